@@ -1,0 +1,211 @@
+"""CIFAR-10 and CIFAR-100 from the official files, in whichever form they lie there."""
+
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from transformable.data import unpickle
+from transformable.data.dataset import Dataset, Info
+from transformable.data.download import check, fetch
+from transformable.data.tensors import from_tensors
+
+__all__ = ["SETS", "info", "load"]
+
+_PIXELS = 3 * 32 * 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cifar:
+    """How one of the two sets is laid out; the label in use is the last byte before the pixels."""
+
+    classes: tuple[str, ...]
+    train: tuple[str, ...]
+    """Names of the python files; the binary ones have .bin after it."""
+    test: str
+    records: Mapping[str, int]
+    """Images by file."""
+    label_bytes: int
+    label_key: str
+    binary_folder: str
+    python_folder: str
+    archive: str
+    sha256: str
+    url: str
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+
+_CIFAR10_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
+_CIFAR100_CLASSES = """
+apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly
+camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup
+dinosaur dolphin elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower
+leopard lion lizard lobster man maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid
+otter palm_tree pear pickup_truck pine_tree plain plate poppy porcupine possum rabbit raccoon ray
+road rocket rose sea seal shark shrew skunk skyscraper snail snake spider squirrel streetcar
+sunflower sweet_pepper table tank telephone television tiger tractor train trout tulip turtle
+wardrobe whale willow_tree wolf woman worm
+"""
+_BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
+
+SETS = {
+    "cifar10": Cifar(
+        classes=tuple(_CIFAR10_CLASSES.split()),
+        train=_BATCHES,
+        test="test_batch",
+        records=dict.fromkeys((*_BATCHES, "test_batch"), 10_000),
+        label_bytes=1,
+        label_key="labels",
+        binary_folder="cifar-10-batches-bin",
+        python_folder="cifar-10-batches-py",
+        archive="cifar-10-binary.tar.gz",
+        sha256="c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+        url="https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+        mean=(125.3, 123.0, 113.9),
+        std=(63.0, 62.1, 66.7),
+    ),
+    "cifar100": Cifar(
+        classes=tuple(_CIFAR100_CLASSES.split()),
+        train=("train",),
+        test="test",
+        records={"train": 50_000, "test": 10_000},
+        label_bytes=2,
+        label_key="fine_labels",
+        binary_folder="cifar-100-binary",
+        python_folder="cifar-100-python",
+        archive="cifar-100-binary.tar.gz",
+        sha256="58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+        url="https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
+        mean=(129.3, 124.1, 112.4),
+        std=(68.2, 65.4, 70.4),
+    ),
+}
+
+Arrays = tuple[NDArray[np.uint8], NDArray[Any]]
+"""Images (N, 3072) and labels (N,) of one file."""
+
+
+def info(name: str) -> Info:
+    classes = SETS[name].classes
+    return Info(name=name, input_shape=(3, 32, 32), num_classes=len(classes), classes=classes)
+
+
+def load(
+    name: str, directory: Path, *, validation: float, seed: int, download: bool = False
+) -> Dataset:
+    cifar = SETS[name]
+    files = _read(name, cifar, directory, download)
+    return from_tensors(
+        _joined([files[file] for file in cifar.train]),
+        _joined([files[cifar.test]]),
+        validation=validation,
+        seed=seed,
+        name=name,
+        classes=cifar.classes,
+        mean=cifar.mean,
+        std=cifar.std,
+        padding=4,
+        flips=True,
+    )
+
+
+def _read(name: str, cifar: Cifar, directory: Path, download: bool) -> dict[str, Arrays]:
+    names = (*cifar.train, cifar.test)
+    for folder in (directory, directory / cifar.binary_folder):
+        if any((folder / f"{file}.bin").is_file() for file in names):
+            return {file: _read_binary(cifar, folder, file) for file in names}
+    for folder in (directory, directory / cifar.python_folder):
+        if any((folder / file).is_file() for file in names):
+            return {file: _read_pickle(cifar, folder, file) for file in names}
+    archive = directory / cifar.archive
+    if not archive.is_file():
+        if not download:
+            raise ValueError(
+                f"{name} is not in {str(directory)!r}; "
+                "fetch it there with --download or say with --data-dir where it is"
+            )
+        fetch(cifar.url, archive, cifar.sha256)
+    return _read_archive(cifar, archive)
+
+
+def _read_binary(cifar: Cifar, folder: Path, file: str) -> Arrays:
+    path = folder / f"{file}.bin"
+    if not path.is_file():
+        raise ValueError(f"{path} is missing, though other files of the set are there")
+    _check_size(cifar, file, path, path.stat().st_size)
+    return _parse(cifar, file, path, path.read_bytes())
+
+
+def _read_pickle(cifar: Cifar, folder: Path, file: str) -> Arrays:
+    path = folder / file
+    if not path.is_file():
+        raise ValueError(f"{path} is missing, though other files of the set are there")
+    content = unpickle.read(path)
+    images, labels = content.get("data"), np.asarray(content.get(cifar.label_key, ()))
+    count = cifar.records[file]
+    if not isinstance(images, np.ndarray) or images.dtype != np.uint8:
+        raise ValueError(f"{path} has no 'data' of uint8 pixels")
+    if images.shape != (count, _PIXELS) or labels.shape != (count,):
+        raise ValueError(
+            f"{path} should hold {(count, _PIXELS)} pixels and {(count,)} {cifar.label_key}, "
+            f"found {images.shape} and {labels.shape}"
+        )
+    return images, _checked(cifar, path, labels)
+
+
+def _read_archive(cifar: Cifar, path: Path) -> dict[str, Arrays]:
+    check(path, cifar.sha256)
+    wanted = {f"{cifar.binary_folder}/{file}.bin": file for file in cifar.records}
+    found: dict[str, Arrays] = {}
+    # One pass, taking members by name: nothing that the archive holds is ever written to disk.
+    with tarfile.open(path, mode="r|gz") as archive:
+        for member in archive:
+            file = wanted.get(member.name)
+            content = archive.extractfile(member) if file and member.isreg() else None
+            if file is None or content is None:
+                continue
+            where = path / member.name
+            _check_size(cifar, file, where, member.size)
+            found[file] = _parse(cifar, file, where, content.read())
+    missing = [name for name, file in wanted.items() if file not in found]
+    if missing:
+        raise ValueError(f"{path} lacks {', '.join(missing)}")
+    return found
+
+
+def _check_size(cifar: Cifar, file: str, path: Path, found: int) -> None:
+    expected = cifar.records[file] * (cifar.label_bytes + _PIXELS)
+    if found != expected:
+        raise ValueError(
+            f"{path} should have {expected} bytes, found {found}; delete it and fetch it again"
+        )
+
+
+def _parse(cifar: Cifar, file: str, path: Path, content: bytes) -> Arrays:
+    records = np.frombuffer(content, dtype=np.uint8).reshape(cifar.records[file], -1)
+    labels = records[:, cifar.label_bytes - 1]
+    return records[:, cifar.label_bytes :], _checked(cifar, path, labels)
+
+
+def _checked(cifar: Cifar, path: Path, labels: NDArray[Any]) -> NDArray[Any]:
+    if labels.dtype.kind not in "iu":
+        raise ValueError(f"{path} has labels of {labels.dtype}; they should be integers")
+    low, high, count = int(labels.min()), int(labels.max()), len(cifar.classes)
+    if low < 0 or high >= count:
+        raise ValueError(
+            f"{path} holds the label {low if low < 0 else high}; there are {count} classes"
+        )
+    return labels
+
+
+def _joined(files: list[Arrays]) -> tuple[Tensor, Tensor]:
+    images = np.concatenate([images for images, _ in files]).reshape(-1, 3, 32, 32)
+    labels = np.concatenate([labels for _, labels in files]).astype(np.int64)
+    return torch.from_numpy(images), torch.from_numpy(labels)

@@ -1,0 +1,198 @@
+"""Photos in one folder per class, decoded by worker processes."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as TorchDataset
+
+from transformable.data import batches
+from transformable.data.augment import normalise
+from transformable.data.dataset import Dataset, Info
+from transformable.data.photos import SIZE, SUFFIXES, decode, evaluation_view, training_view
+from transformable.data.seeds import generator
+from transformable.data.stratify import stratified
+
+__all__ = ["PhotoSplit", "info", "load"]
+
+# ImageNet's, in units of 0 to 255.
+_MEAN = torch.tensor((0.485, 0.456, 0.406)) * 255
+_STD = torch.tensor((0.229, 0.224, 0.225)) * 255
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PhotoSplit:
+    """A `Split` whose images are files."""
+
+    paths: tuple[Path, ...]
+    labels: Tensor
+    workers: int
+    """Processes that decode; 0 does it in this one. The images do not depend on it."""
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def subset(self, indexes: Tensor) -> "PhotoSplit":
+        paths = tuple(self.paths[index] for index in indexes.tolist())
+        return replace(self, paths=paths, labels=self.labels[indexes])
+
+    def steps(self, batch_size: int) -> int:
+        return batches.steps(len(self), batch_size)
+
+    def shuffled(
+        self,
+        batch_size: int,
+        *,
+        seed: int,
+        epoch: int,
+        start: int = 0,
+        rank: int = 0,
+        world: int = 1,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        plan = batches.shuffled(
+            len(self), batch_size, seed=seed, epoch=epoch, start=start, world=world
+        )
+        own = [indexes[rank::world] for _, indexes in plan]
+        return self._batches(own, _TrainingViews(self.paths, seed, epoch))
+
+    def ordered(
+        self, batch_size: int, *, rank: int = 0, world: int = 1
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        plan = batches.ordered(len(self), batch_size, world=world)
+        return self._batches([indexes[rank::world] for indexes in plan], _Views(self.paths))
+
+    def _batches(self, plan: list[Tensor], views: "_Views") -> Iterator[tuple[Tensor, Tensor]]:
+        if not plan:
+            return
+        loader = DataLoader(
+            views,
+            batch_sampler=[indexes.tolist() for indexes in plan],
+            collate_fn=_collate,
+            num_workers=min(self.workers, _processors(), len(plan)),
+            # Its own, because a loader otherwise draws from the global one at every epoch, and a
+            # run that is resumed in the middle of an epoch would draw once more than one that ran.
+            generator=torch.Generator(),
+        )
+        for indexes, images in zip(plan, loader, strict=True):
+            if isinstance(images, str):
+                raise ValueError(images)
+            x = torch.from_numpy(images).permute(0, 3, 1, 2)
+            yield normalise(x, _MEAN, _STD), self.labels[indexes]
+
+
+class _Views(TorchDataset[NDArray[np.uint8] | str]):
+    """What evaluation sees of each photo, or why it cannot be seen."""
+
+    def __init__(self, paths: tuple[Path, ...]) -> None:
+        self.paths = paths
+
+    def __getitem__(self, index: int) -> NDArray[np.uint8] | str:
+        # As a value: an exception that crosses processes comes out as pages of traceback.
+        try:
+            return self.view(index)
+        except ValueError as error:
+            return str(error)
+
+    def view(self, index: int) -> NDArray[np.uint8]:
+        return evaluation_view(decode(self.paths[index]))
+
+
+class _TrainingViews(_Views):
+    def __init__(self, paths: tuple[Path, ...], seed: int, epoch: int) -> None:
+        super().__init__(paths)
+        self.seed, self.epoch = seed, epoch
+
+    def view(self, index: int) -> NDArray[np.uint8]:
+        random = generator("photo", self.seed, self.epoch, index)
+        return training_view(decode(self.paths[index]), random)
+
+
+def _collate(views: Sequence[NDArray[np.uint8] | str]) -> NDArray[np.uint8] | str:
+    # An array, not a tensor: tensors travel in shared memory, of which containers have little.
+    arrays = [view for view in views if not isinstance(view, str)]
+    if len(arrays) == len(views):
+        return np.stack(arrays)
+    return next(view for view in views if isinstance(view, str))
+
+
+def _processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def info(path: Path) -> Info:
+    classes = _classes(_training_folder(path))
+    return Info(
+        name=f"folder:{path}",
+        input_shape=(3, SIZE, SIZE),
+        num_classes=len(classes),
+        classes=classes,
+    )
+
+
+def load(path: Path, *, validation: float, seed: int, workers: int) -> Dataset:
+    if workers < 0:
+        raise ValueError(f"{workers} workers are impossible; give 0 or more")
+    about = info(path)
+    root = _training_folder(path)
+    whole = _scan(root, about.classes, workers)
+    counts = whole.labels.bincount(minlength=len(about.classes)).tolist()
+    for name, count in zip(about.classes, counts, strict=True):
+        if not count:
+            raise ValueError(f"class folder {str(root / name)!r} holds no images")
+    if root == path:
+        rest, part = stratified(whole.labels, 0.2, seed)
+        whole, test = whole.subset(rest), whole.subset(part)
+    else:
+        test = _scan(path / "val", about.classes, workers)
+    rest, part = stratified(whole.labels, validation, seed)
+    return Dataset(info=about, train=whole.subset(rest), validation=whole.subset(part), test=test)
+
+
+def _training_folder(path: Path) -> Path:
+    if not path.is_dir():
+        raise ValueError(f"folder {str(path)!r} does not exist")
+    train, val = path / "train", path / "val"
+    if train.is_dir() != val.is_dir():
+        here, absent = ("train", "val") if train.is_dir() else ("val", "train")
+        raise ValueError(
+            f"{str(path)!r} has a folder {here} but no {absent}; it needs both or none"
+        )
+    return train if train.is_dir() else path
+
+
+def _classes(root: Path) -> tuple[str, ...]:
+    names = sorted(
+        entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")
+    )
+    if len(names) < 2:
+        raise ValueError(
+            f"{str(root)!r} has {len(names)} class folders; it needs one per class, two or more"
+        )
+    return tuple(names)
+
+
+def _scan(root: Path, classes: tuple[str, ...], workers: int) -> PhotoSplit:
+    unknown = sorted(set(_classes(root)) - set(classes))
+    if unknown:
+        raise ValueError(f"{str(root / unknown[0])!r} is a class that the training folder lacks")
+    paths: list[Path] = []
+    labels: list[int] = []
+    for label, name in enumerate(classes):
+        found = sorted(
+            photo
+            for photo in (root / name).rglob("*")
+            if photo.suffix.lower() in SUFFIXES and not photo.name.startswith(".")
+        )
+        paths += found
+        labels += [label] * len(found)
+    if not paths:
+        raise ValueError(f"{str(root)!r} holds no images")
+    return PhotoSplit(paths=tuple(paths), labels=torch.tensor(labels), workers=workers)

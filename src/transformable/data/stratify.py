@@ -1,0 +1,36 @@
+"""Cutting a part out of a set so that both keep the proportions of the classes."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transformable.data.seeds import generator
+
+__all__ = ["stratified"]
+
+
+def stratified(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
+    """Sorted indexes of (the rest, the part): `fraction` of each class, to within one sample.
+
+    A class never gives away its last sample.
+
+    >>> labels = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1, 1, 1])
+    >>> rest, part = stratified(labels, 0.5, seed=0)
+    >>> labels[rest].tolist(), labels[part].tolist()
+    ([0, 0, 1, 1, 1], [0, 0, 1, 1, 1])
+    """
+    if not 0 <= fraction < 1:
+        raise ValueError(f"fraction {fraction} is impossible; give one from 0 up to, not with, 1")
+    values = labels.numpy()
+    classes, counts = np.unique(values, return_counts=True)
+    wanted = counts * fraction
+    taken = np.floor(wanted).astype(np.int64)
+    # What rounding down left over goes to the classes that lost most by it.
+    for index in np.argsort(taken - wanted, kind="stable")[: round(wanted.sum()) - taken.sum()]:
+        if taken[index] + 1 < counts[index]:
+            taken[index] += 1
+    chosen = np.zeros(len(values), dtype=bool)
+    random = generator("stratified", seed)
+    for label, size in zip(classes, taken, strict=True):
+        chosen[random.permutation(np.flatnonzero(values == label))[:size]] = True
+    return torch.from_numpy(np.flatnonzero(~chosen)), torch.from_numpy(np.flatnonzero(chosen))

@@ -1,0 +1,40 @@
+"""Ctrl-C and SIGTERM as a wish that the training loop looks at, so that it can save first."""
+
+import signal
+import threading
+from types import FrameType
+
+__all__ = ["Interrupted", "StopSignals"]
+
+
+class Interrupted(KeyboardInterrupt):
+    """Work was stopped from outside, and what was done is saved."""
+
+
+class StopSignals:
+    """While entered: notes the first SIGINT or SIGTERM; a second one acts as usual.
+
+    Only the main thread may handle signals; in any other nothing is noted.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> "StopSignals":
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.requested = True
+        self._restore()
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+        self._before = {}

@@ -1,0 +1,143 @@
+"""ResNets as the paper's authors lay them out, for CIFAR (three stages) and ImageNet (four).
+
+A shortcut of stride 2 averages 2x2 pixels before its 1x1 convolution, so every pixel is seen; on
+CIFAR it has no batch norm. `projection_norm` is the authors' choice for the 1x1 convolutions that
+deriving puts where a block's input and output differ: with a batch norm, but not in the CIFAR
+bottleneck, which then loses the one it had, too.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..init import initialise
+
+__all__ = ["Add", "BasicBlock", "Bottleneck", "ResNet"]
+
+
+def conv(c_in: int, c_out: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+    return nn.Conv2d(c_in, c_out, kernel, stride, kernel // 2, bias=False)
+
+
+class Add(nn.Module):
+    """Where a block's two branches meet: a module, so that the join has a name."""
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        return a + b
+
+
+def shortcut(c_in: int, c_out: int, stride: int, norm: bool) -> nn.Module:
+    if stride == 1 and c_in == c_out:
+        return nn.Identity()
+    layers: list[nn.Module] = [conv(c_in, c_out, 1)]
+    if stride == 2:
+        # ceil: like the strided 3x3 convolution beside it, also when the size is odd
+        layers.insert(0, nn.AvgPool2d(2, ceil_mode=True, count_include_pad=False))
+    if norm:
+        layers.append(nn.BatchNorm2d(c_out))
+    return nn.Sequential(*layers)
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions."""
+
+    def __init__(
+        self, c_in: int, planes: int, stride: int, norm_shortcut: bool, projection_norm: bool
+    ) -> None:
+        super().__init__()
+        self.projection_norm = projection_norm
+        self.conv1 = conv(c_in, planes, 3, stride)
+        self.bn1 = nn.BatchNorm2d(planes)
+        self.conv2 = conv(planes, planes, 3)
+        self.bn2 = nn.BatchNorm2d(planes)
+        self.shortcut = shortcut(c_in, planes, stride, norm_shortcut or stride == 1)
+        self.add = Add()
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = F.relu(self.bn1(self.conv1(x)))
+        out = self.bn2(self.conv2(out))
+        return F.relu(self.add(out, self.shortcut(x)))
+
+
+class Bottleneck(nn.Module):
+    """1x1 to `planes`, 3x3, 1x1 to four times as many."""
+
+    def __init__(
+        self, c_in: int, planes: int, stride: int, norm_shortcut: bool, projection_norm: bool
+    ) -> None:
+        super().__init__()
+        self.projection_norm = projection_norm
+        self.conv1 = conv(c_in, planes, 1)
+        self.bn1 = nn.BatchNorm2d(planes)
+        self.conv2 = conv(planes, planes, 3, stride)
+        self.bn2 = nn.BatchNorm2d(planes)
+        self.conv3 = conv(planes, 4 * planes, 1)
+        self.bn3 = nn.BatchNorm2d(4 * planes)
+        self.shortcut = shortcut(c_in, 4 * planes, stride, norm_shortcut or stride == 1)
+        self.add = Add()
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = F.relu(self.bn1(self.conv1(x)))
+        out = F.relu(self.bn2(self.conv2(out)))
+        out = self.bn3(self.conv3(out))
+        return F.relu(self.add(out, self.shortcut(x)))
+
+
+class ResNet(nn.Module):
+    """A stem, stages of blocks, global average pooling, a linear classifier."""
+
+    def __init__(self, stem: nn.Sequential, stages: Sequence[nn.Sequential], classifier: nn.Linear):
+        super().__init__()
+        self.stem = stem
+        self.stages = nn.Sequential(*stages)
+        self.classifier = classifier
+        initialise(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stages(self.stem(x))
+        return self.classifier(x.mean((2, 3)))  # type: ignore[no-any-return]
+
+
+def stage(
+    block: Callable[[int, int, int, bool, bool], nn.Module],
+    c_in: int,
+    planes: int,
+    c_out: int,
+    blocks: int,
+    stride: int,
+    *,
+    norm_shortcut: bool,
+    projection_norm: bool,
+) -> nn.Sequential:
+    first = block(c_in, planes, stride, norm_shortcut, projection_norm)
+    rest = (block(c_out, planes, 1, norm_shortcut, projection_norm) for _ in range(blocks - 1))
+    return nn.Sequential(first, *rest)
+
+
+def cifar_resnet(blocks: int, num_classes: int, in_channels: int, *, bottleneck: bool) -> ResNet:
+    stem = nn.Sequential(conv(in_channels, 16, 3), nn.BatchNorm2d(16), nn.ReLU())
+    block, expansion = (Bottleneck, 4) if bottleneck else (BasicBlock, 1)
+    stages, c_in = [], 16
+    for planes, stride in ((16, 1), (32, 2), (64, 2)):
+        c_out = expansion * planes
+        style = {"norm_shortcut": False, "projection_norm": not bottleneck}
+        stages.append(stage(block, c_in, planes, c_out, blocks, stride, **style))
+        c_in = c_out
+    return ResNet(stem, stages, nn.Linear(c_in, num_classes))
+
+
+def imagenet_resnet(
+    blocks: Sequence[int], num_classes: int, in_channels: int, *, bottleneck: bool
+) -> ResNet:
+    stem = nn.Sequential(
+        conv(in_channels, 64, 7, 2), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
+    )
+    block, expansion = (Bottleneck, 4) if bottleneck else (BasicBlock, 1)
+    stages, c_in = [], 64
+    for n, planes, stride in zip(blocks, (64, 128, 256, 512), (1, 2, 2, 2), strict=True):
+        c_out = expansion * planes
+        style = {"norm_shortcut": True, "projection_norm": True}
+        stages.append(stage(block, c_in, planes, c_out, n, stride, **style))
+        c_in = c_out
+    return ResNet(stem, stages, nn.Linear(c_in, num_classes))

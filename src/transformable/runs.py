@@ -1,0 +1,228 @@
+"""The run folder: the config, the metrics, the checkpoint, the final weights and the result."""
+
+import csv
+import fcntl
+import io
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
+
+from .config import Train, values
+from .configfile import read_config, write_config
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["Run", "default_folder", "write_whole"]
+
+# These do not change what comes out, so a run may go on with other values of them.
+FREE = {
+    "checkpoint_seconds",
+    "config",
+    "data_dir",
+    "device",
+    "download",
+    "json",
+    "out",
+    "preset",
+    "workers",
+}
+
+
+class Run:
+    """A folder that one process at a time may write, and that belongs to one config.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp() + "/run"
+    >>> with Run.open(folder, Train(epochs=2)) as run:
+    ...     run.begin()
+    >>> Run.open(folder, Train(epochs=3))
+    Traceback (most recent call last):
+    ValueError: ... belongs to another config: epochs is 2 there and 3 here; ...
+    """
+
+    def __init__(self, folder: Path, config: Train, lock: IO[str]) -> None:
+        self.folder = folder
+        self._config = config
+        self._lock = lock
+        self._events: Any = None
+
+    @classmethod
+    def open(cls, folder: str | Path, config: Train) -> "Run":
+        """Make the folder, or take up an earlier run of the same config."""
+        folder = Path(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = (folder / ".lock").open("w")
+        except OSError as error:
+            raise ValueError(
+                f"cannot write to run folder {folder}: {error.strerror}; choose another --out"
+            ) from None
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            raise ValueError(
+                f"run folder {folder} is in use by another process; wait for it, "
+                "or choose another --out"
+            ) from None
+        run = cls(folder, config, lock)
+        try:
+            run._check()
+        except ValueError:
+            run.close()
+            raise
+        return run
+
+    def _check(self) -> None:
+        path = self.folder / "config.toml"
+        if path.exists():
+            _check_same(self.folder, read_config(path, Train()), self._config)
+        elif any(entry.name != ".lock" for entry in self.folder.iterdir()):
+            raise ValueError(
+                f"folder {self.folder} has files but no config.toml, so it is not a run folder; "
+                "choose another --out"
+            )
+
+    def begin(self) -> None:
+        """From here on the folder belongs to the config."""
+        if not (self.folder / "config.toml").exists():
+            # how a run was called is not what it is
+            config = replace(self._config, json=False, config=None)
+            self._write("config.toml", write_config(config))
+
+    def close(self) -> None:
+        """Let other processes use the folder."""
+        if self._events is not None:
+            self._events.close()
+        self._lock.close()
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def checkpoint(self) -> dict[str, Any] | None:
+        """The state that was saved last, or None."""
+        import torch
+
+        path = self.folder / "checkpoint.pt"
+        if not path.exists():
+            return None
+        try:
+            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:  # torch raises many kinds for a damaged file
+            raise ValueError(
+                f"cannot read {path} ({type(error).__name__}); remove it to start this run again"
+            ) from None
+        return state
+
+    def save_checkpoint(self, state: dict[str, Any]) -> None:
+        """Keep the state; the one before stays until this one is complete."""
+        import torch
+
+        self._write("checkpoint.pt", lambda file: torch.save(state, file))
+
+    def save_metrics(self, rows: list[dict[str, Any]]) -> None:
+        """Write metrics.csv anew, from all rows."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        self._write("metrics.csv", text.getvalue())
+
+    def save_event(self, row: dict[str, Any]) -> None:
+        """Tell TensorBoard of one row, if it is installed."""
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:  # an extra
+            return
+        epoch = int(row["epoch"])
+        if self._events is None:
+            # what an interrupted process wrote from this epoch on is void
+            self._events = SummaryWriter(str(self.folder), purge_step=epoch)
+        for name, value in row.items():
+            if name != "epoch" and value is not None:
+                self._events.add_scalar(name, value, epoch)
+        self._events.flush()
+
+    def save_weights(self, model: "nn.Module") -> None:
+        """Write model.safetensors."""
+        import safetensors.torch
+
+        # clones: safetensors takes neither views nor other memory formats
+        state = {
+            name: value.detach().cpu().contiguous().clone()
+            for name, value in model.state_dict().items()
+        }
+        content = safetensors.torch.save(state)
+        self._write("model.safetensors", lambda file: file.write(content))
+
+    def result(self) -> dict[str, Any] | None:
+        """The result of a finished run, or None."""
+        path = self.folder / "result.json"
+        if not path.exists():
+            return None
+        try:
+            result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            raise ValueError(f"{path} is not JSON; remove it to finish this run again") from None
+        return result
+
+    def save_result(self, result: dict[str, Any]) -> None:
+        """Write result.json: the run is finished."""
+        self._write("result.json", json.dumps(result, indent=2) + "\n")
+
+    def _write(self, name: str, content: str | Callable[[BinaryIO], object]) -> None:
+        try:
+            write_whole(self.folder / name, content)
+        except (OSError, RuntimeError) as error:  # torch.save wraps a full disk in RuntimeError
+            reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+            raise ValueError(f"cannot write {self.folder / name}: {reason}") from error
+
+
+def write_whole(path: Path, content: str | Callable[[BinaryIO], object]) -> None:
+    """Write a file so that at any moment there is the old one or the new one, complete."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            if isinstance(content, str):
+                file.write(content.encode())
+            else:
+                content(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the new name too must outlive a power cut
+    finally:
+        os.close(folder)
+
+
+def default_folder(config: Train) -> Path:
+    """Where a run goes when nobody says.
+
+    >>> str(default_folder(Train(model="nets/mine.py:tiny", data="npz:faces.npz", seed=3)))
+    'runs/nets-mine.py-tiny-npz-faces.npz-seed3'
+    """
+    words = re.sub(r"[^\w.]+", "-", f"{config.model}-{config.data}").strip("-.")
+    return Path("runs") / f"{words}-seed{config.seed}"
+
+
+def _check_same(folder: Path, old: Train, new: Train) -> None:
+    (before, now) = (values(old), values(new))
+    for name in now:
+        if name not in FREE and before[name] != now[name]:
+            raise ValueError(
+                f"run folder {folder} belongs to another config: {name} is {before[name]} there "
+                f"and {now[name]} here; choose another --out"
+            )

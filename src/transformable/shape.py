@@ -1,0 +1,85 @@
+"""Shape: how wide each layer and how deep each stage of a network is."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+__all__ = ["Shape"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How many channels each layer keeps, how many leading blocks each stage keeps.
+
+    `channels` says which ones, for the layers where a method has picked them; without an entry a
+    layer keeps its leading channels.
+
+    >>> shape = Shape(widths={"conv1": 8, "conv2": 12}, depths={"stage": 2})
+    >>> shape.replace(depths={"stage": 1}).to_json()
+    '{"widths": {"conv1": 8, "conv2": 12}, "depths": {"stage": 1}}'
+    >>> Shape.from_json(shape.to_json()) == shape
+    True
+    """
+
+    widths: Mapping[str, int]
+    depths: Mapping[str, int] = field(default_factory=dict)
+    channels: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for what, sizes in (("width", self.widths), ("depth", self.depths)):
+            _mapping(f"{what}s", sizes)
+            for name, size in sizes.items():
+                if type(size) is not int or size < 1:
+                    raise ValueError(
+                        f"the {what} of {name!r} must be an integer of 1 or more, not {size!r}"
+                    )
+            object.__setattr__(self, f"{what}s", dict(sizes))
+        _mapping("channels", self.channels)
+        picked = {name: tuple(indexes) for name, indexes in self.channels.items()}
+        for name, indexes in picked.items():
+            if any(type(i) is not int or i < 0 for i in indexes):
+                raise ValueError(f"the channels of {name!r} must be integers of 0 or more")
+            if list(indexes) != sorted(set(indexes)):
+                raise ValueError(f"the channels of {name!r} must be sorted, each once")
+            if self.widths.get(name) != len(indexes):
+                width = self.widths.get(name)
+                raise ValueError(f"{len(indexes)} channels of {name!r}, but its width is {width}")
+        object.__setattr__(self, "channels", picked)
+
+    def __hash__(self) -> int:
+        return hash((*self.widths.items(), *self.depths.items(), *self.channels.items()))
+
+    def replace(
+        self, widths: Mapping[str, int] | None = None, depths: Mapping[str, int] | None = None
+    ) -> Self:
+        """The same but for the given sizes; a layer that is named has no picked channels then."""
+        widths = widths or {}
+        channels = {name: c for name, c in self.channels.items() if name not in widths}
+        return type(self)({**self.widths, **widths}, {**self.depths, **(depths or {})}, channels)
+
+    def to_json(self) -> str:
+        record: dict[str, Any] = {"widths": self.widths, "depths": self.depths}
+        if self.channels:
+            record["channels"] = self.channels
+        return json.dumps(record)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        try:
+            record = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"a shape must be JSON: {error}") from None
+        if not isinstance(record, dict) or "widths" not in record:
+            raise ValueError('a shape must be a JSON object with "widths" and "depths"')
+        unknown = set(record) - {"widths", "depths", "channels"}
+        if unknown:
+            raise ValueError(
+                f"a shape has no {sorted(unknown)[0]!r}; it has widths, depths, channels"
+            )
+        return cls(**record)
+
+
+def _mapping(what: str, value: object) -> None:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{what} must map names to sizes, not be {value!r}")

@@ -1,0 +1,63 @@
+"""Reading a network from its input to its output."""
+
+from torch import fx, nn
+
+from .graph import block_of
+from .layout import Fixed, Last
+from .operations import handler
+from .reading import Layer, Reading
+
+__all__ = ["OUTPUT", "read"]
+
+OUTPUT = "it is the network's output"
+
+
+def read(model: nn.Module, input_shape: tuple[int, int, int], residual: str) -> Reading:
+    """All layers, joins and layouts of the network."""
+    reading = Reading(model, input_shape, residual)
+    ends = {stage.ends[-1]: stage for stage in reading.stages.values()}
+    for node in reading.graph.nodes:
+        inputs = node.all_input_nodes
+        reading.ancestors[node] = set(inputs).union(*(reading.ancestors[i] for i in inputs))
+        reading.depth[node] = max((reading.depth[i] for i in inputs), default=0)
+        index = _visit(reading, node)
+        if index is not None:
+            reading.layout[node] = index
+        if node in ends:
+            parts = tuple(reading.layout[end] for end in ends[node].ends)
+            last = Last(reading.size(parts[0]), ends[node].name, parts)
+            reading.layout[node] = reading.new(last)
+    _add_loose_parameters(reading)
+    return reading
+
+
+def _visit(reading: Reading, node: fx.Node) -> int | None:
+    shape = reading.shape(node)
+    if node.op == "placeholder":
+        return reading.new(Fixed(shape[1])) if len(shape) > 1 else None
+    if node.op == "output":
+        reading.freeze(node.all_input_nodes, OUTPUT)
+        return None
+    if node.op == "get_attr":
+        return None
+    index = handler(reading, node)(reading, node)
+    if index is not None and (len(shape) < 2 or reading.size(index) != shape[1]):
+        return reading.unknown(node)
+    return index
+
+
+def _add_loose_parameters(reading: Reading) -> None:
+    """Parameters outside of the layers that were read cost what they cost."""
+    for name, parameter in reading.model.named_parameters():
+        owner = name.rpartition(".")[0]
+        if not any(f"{owner}.".startswith(f"{layer}.") for layer in reading.layers):
+            index = reading.new(Fixed(1))
+            reading.layers[name] = Layer(
+                name=name,
+                kind="constant",
+                inputs=index,
+                outputs=index,
+                block=block_of(reading.stages, name),
+                params=parameter.numel(),
+                order=len(reading.order),
+            )
