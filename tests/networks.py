@@ -27,8 +27,9 @@ class PaddedBlock(nn.Module):
 
 
 class PaddedResNet(nn.Module):
-    def __init__(self, blocks: int = 3, num_classes: int = 10) -> None:
+    def __init__(self, blocks: int = 3, num_classes: int = 10, drop: float = 0.0) -> None:
         super().__init__()
+        self.drop = drop
         self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(16)
         self.layer1 = self._layer(16, 16, 1, blocks)
@@ -44,6 +45,7 @@ class PaddedResNet(nn.Module):
         out = F.relu(self.bn1(self.conv1(x)))
         out = self.layer3(self.layer2(self.layer1(out)))
         out = F.avg_pool2d(out, out.size()[3])
+        out = F.dropout(out, self.drop, training=self.training)
         out = out.view(out.size(0), -1)
         return self.linear(out)  # type: ignore[no-any-return]
 

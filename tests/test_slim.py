@@ -228,6 +228,17 @@ def test_our_networks_keep_their_class_and_a_plain_add_makes_a_graph() -> None:
     assert type(inner) is PaddedResNet
 
 
+def test_dropout_written_as_a_function_goes_on_in_training_only() -> None:
+    network = PaddedResNet(drop=0.5)
+    space = tas.Space.trace(network, (3, 16, 16))
+    small = tas.slim(network, space, space.full.replace(widths={"layer2.1.conv2": 9}))
+    assert isinstance(small, fx.GraphModule)
+    x = torch.randn(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(small.eval()(x), small(x))
+    torch.manual_seed(0)
+    assert not torch.equal(small.train()(x), small(x))
+
+
 @pytest.mark.parametrize("name", ["resnet20", "padded resnet"])
 def test_a_projection_begins_as_the_channels_that_both_sides_have(name: str) -> None:
     model, input_shape = network_of(name)

@@ -161,6 +161,29 @@ def test_an_input_that_does_not_fit_is_named(shape: tuple[int, int, int]) -> Non
         Space.trace(VGG(), shape)
 
 
+class Optional(nn.Module):
+    """Arguments that may be left out, and a branch weighed by one parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = nn.Conv2d(3, 8, 1), nn.Conv2d(8, 8, 1), nn.Conv2d(8, 2, 1)
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, log: bool = False) -> Tensor:
+        x = self.a(x)
+        x = x + self.weight * self.b(x)
+        if mask is not None:
+            x = x * mask
+        x = self.c(x)
+        return x.log_softmax(1) if log else x
+
+
+def test_arguments_that_may_be_left_out_are_left_out() -> None:
+    space = Space.trace(Optional(), (3, 4, 4))
+    assert (set(space.widths), space.fixed) == ({"a", "b"}, {})
+    assert macs(space, space.full) == 16 * (3 * 8 + 8 * 8 + 8 * 2)
+
+
 class Tapped(nn.Module):
     """The middle of the container is read from outside, so that no block of it can go."""
 

@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import random
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
@@ -14,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from commanding import command
 
 # A step takes 20 ms and a run a second, so that three blows within 0.25 s each hit it. Dropout and
 # batch norm make the bits depend on all that has to be restored.
@@ -32,30 +33,6 @@ def net(num_classes, in_channels):
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, num_classes),
     )
 """
-
-
-def command(folder: str, out: str) -> None:
-    """What the shell would start."""
-    import torch
-
-    from transformable.cli import main
-
-    torch.set_num_threads(1)
-    os.chdir(folder)
-    with open(f"{out}.out", "a") as sys.stdout, open(f"{out}.err", "a") as sys.stderr:
-        status = main(
-            [
-                "train",
-                "--model=net.py:net",
-                "--data=npz:tiny.npz",
-                "--epochs=4",
-                "--batch-size=8",
-                "--checkpoint-seconds=0.05",
-                "--json",
-                f"--out={out}",
-            ]
-        )
-    sys.exit(status)
 
 
 @pytest.fixture(scope="module")

@@ -198,7 +198,8 @@ def _print(outcome: Outcome, *, as_json: bool) -> None:
         return
     from rich.console import Console
 
-    Console().print(outcome.show())
+    # a file has no width of its own
+    Console(width=None if sys.stdout.isatty() else 120).print(outcome.show())
 
 
 def _help() -> str:

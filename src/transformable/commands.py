@@ -11,11 +11,13 @@ from rich.table import Table
 from . import data, factory
 from .config import Evaluate, Train
 from .configfile import read_config
+from .cost import macs as count_macs
 from .devices import make_fabric
 from .evaluation import evaluate as evaluate_model
 from .interrupt import Interrupted
 from .progress import Bar
 from .runs import Run, default_folder
+from .space import Space
 from .training import check_steps
 from .training import train as train_model
 from .weights import load_weights
@@ -66,6 +68,7 @@ def _train(args: Train, folder: Path, run: Run | None) -> dict[str, Any]:
     )
     torch.manual_seed(args.seed)
     model = _network(args.model, dataset.info)
+    macs = _macs(model, dataset.info.input_shape)
     # all that can be wrong is found before other processes are started
     check_steps(dataset.train, args.batch_size, args.devices)
     fabric.launch()
@@ -88,6 +91,7 @@ def _train(args: Train, folder: Path, run: Run | None) -> dict[str, Any]:
         "top5": trained.top5,
         "n": trained.n,
         "validation_accuracy": trained.history[-1]["validation_accuracy"],
+        "macs": macs,
         "params": sum(p.numel() for p in model.parameters()),
         "epochs": args.epochs,
         "seconds": sum(row["seconds"] for row in trained.history),
@@ -157,6 +161,14 @@ def _network(spec: str, info: data.Info) -> torch.nn.Module:
     model = factory.build(spec, num_classes=info.num_classes, in_channels=channels)
     factory.check_outputs(model, info.input_shape, info.num_classes, info.name)
     return model
+
+
+def _macs(model: torch.nn.Module, input_shape: tuple[int, int, int]) -> int | None:
+    try:
+        space = Space.trace(model, input_shape)
+    except ValueError:  # a network need not be traceable to be trained
+        return None
+    return count_macs(space, space.full)
 
 
 def _words(name: str, value: Any) -> str:

@@ -13,11 +13,12 @@ __all__ = ["Cost", "Evaluate", "Precision", "Preset", "Train", "Training"]
 
 Precision = Literal["32-true", "bf16-mixed"]
 Preset = Literal["quick", "paper"]
-Residual = Literal["pad", "project", "tied"]
+Residual = Literal["auto", "pad", "project", "tied"]
 
-Text = Annotated[str | None, arg(metavar="TEXT")]
-File = Annotated[str | None, arg(metavar="FILE")]
-Folder = Annotated[str | None, arg(metavar="DIR")]
+Text = Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")]
+File = Annotated[str | None, arg(metavar="FILE", help_behavior_hint="")]
+Folder = Annotated[str | None, arg(metavar="DIR", help_behavior_hint="")]
+Count = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,16 +159,16 @@ class Cost:
     """Dataset that says how large the images are and how many classes there are."""
     data_dir: Folder = None
     """Folder that holds the files of the dataset."""
-    size: Annotated[int | None, arg(metavar="PIXELS")] = None
+    size: Count = None
     """Height and width of the images, instead of the dataset's (with 3 channels)."""
-    num_classes: Annotated[int | None, arg(metavar="INT")] = None
+    num_classes: Count = None
     """Number of classes, instead of the dataset's."""
     shape: File = None
     """JSON file with a shape of the network."""
-    published: Annotated[str | None, arg(metavar="NAME")] = None
+    published: Text = None
     """A network that the paper's authors published; "list" shows them all."""
-    residual: Residual | None = None
-    """Adds whose sides differ: pad, project or tied (default: pad; project if published)."""
+    residual: Residual = "auto"
+    """What becomes of an add whose sides differ; auto is project if published, else pad."""
     config: File = None
     """TOML file with any of these keys."""
     json: bool = False
@@ -178,6 +179,7 @@ class Cost:
         for name in ("size", "num_classes"):
             if getattr(self, name) is not None:
                 _at_least(self, name, 1)
+        _one_of(self, "residual", get_args(Residual))
         if self.shape and self.published:
             raise ValueError("give --shape or --published, not both")
 

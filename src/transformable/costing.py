@@ -5,6 +5,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE
 from rich.table import Table
 
 from . import data, factory
@@ -15,6 +16,8 @@ from .shape import Shape
 from .space import Space
 
 __all__ = ["cost"]
+
+COMPACT: dict[str, Any] = {"box": SIMPLE, "collapse_padding": True, "pad_edge": False}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +34,9 @@ class Costs:
         return {**total, **self.about, "layers": [asdict(row) for row in self.rows]}
 
     def show(self) -> Table:
-        table = Table(title=self.title, title_justify="left", show_footer=True)
+        table = Table(title=self.title, title_justify="left", show_footer=True, **COMPACT)
         total, result = "total", self.result
-        table.add_column("layer", total)
+        table.add_column("layer", total, overflow="fold")
         table.add_column("kernel")
         for name in ("in", "out", "size"):
             table.add_column(name, justify="right")
@@ -63,15 +66,16 @@ class Catalogue:
         return {"published": [asdict(network) for network in published()]}
 
     def show(self) -> Table:
-        table = Table(title="networks published by the paper's authors", title_justify="left")
+        title = "networks published by the paper's authors; accuracies are the paper's"
+        table = Table(title=title, title_justify="left", **COMPACT)
         for name in ("name", "network", "dataset"):
-            table.add_column(name)
-        for name in ("MACs", "params", "paper's accuracy"):
+            table.add_column(name, overflow="fold")
+        for name in ("MACs", "params", "accuracy"):
             table.add_column(name, justify="right")
         for network in published():
             accuracy = "" if network.accuracy is None else f"{network.accuracy:.2f} %"
             table.add_row(
-                network.id,
+                network.id.rpartition("/")[2],
                 network.network,
                 network.dataset,
                 f"{network.macs:,}",
@@ -108,7 +112,8 @@ def _space(
     model: str, input_shape: tuple[int, int, int], classes: int, args: Cost, residual: Any
 ) -> Space:
     network = factory.build(model, num_classes=classes, in_channels=input_shape[0])
-    return Space.trace(network, input_shape, residual=args.residual or residual)
+    chosen = residual if args.residual == "auto" else args.residual
+    return Space.trace(network, input_shape, residual=chosen)
 
 
 def _read_shape(path: Path) -> Shape:

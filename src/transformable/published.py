@@ -18,7 +18,8 @@ CLASSES = {"cifar10": 10, "cifar100": 100, "imagenet": 1000}
 class Published:
     """One network: its sizes in order of execution, what it costs, what the paper says of it.
 
-    `accuracy` is the paper's, in percent; None where the paper has no such row.
+    `accuracy` is the paper's, in percent, with distillation where it gives several; None where it
+    has no such row.
     """
 
     id: str
@@ -61,7 +62,7 @@ def published() -> list[Published]:
             depths=tuple(row["depths"]),
             macs=row["macs"],
             params=row["params"],
-            accuracy=(row.get("paper") or {}).get("acc_pct"),
+            accuracy=_accuracy(row.get("paper") or {}),
         )
         for row in _record()["networks"]
     ]
@@ -79,6 +80,11 @@ def find(name: str) -> Published:
             return network
     ids = [network.id.rpartition("/")[2] for network in networks]
     raise ValueError(f"unknown published network {name!r}; {nearest(name, ids)}")
+
+
+def _accuracy(paper: dict[str, Any]) -> float | None:
+    accuracy = paper.get("acc_pct")
+    return accuracy["kd"] if isinstance(accuracy, dict) else accuracy
 
 
 def _record() -> dict[str, Any]:

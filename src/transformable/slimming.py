@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import fx, nn
 
 from .init import initialise
@@ -90,43 +91,45 @@ def _uneven(join: Join, masks: Sequence[int]) -> bool:
 
 def _resize(module: Any, layer: Layer, outs: list[int], ins: list[int]) -> None:
     """Keep the given channels of a layer; -1 is a new one."""
-    if layer.kind == "linear":
-        module.out_features, module.in_features = len(outs), len(ins)
-    elif layer.kind == "conv":
-        module.out_channels, module.in_channels = len(outs), len(ins)
-    elif layer.kind == "depthwise conv":
-        module.out_channels = module.in_channels = module.groups = len(outs)
-    elif isinstance(module, nn.PReLU):
-        module.num_parameters = len(outs)
-    else:
-        module.num_features = len(outs)
+    _set_sizes(module, layer.kind, len(outs), len(ins))
+    matrix = layer.kind in ("conv", "linear")
     old = dict(module.named_parameters()) | dict(module.named_buffers())
-    new = {}
+    old = {name: tensor for name, tensor in old.items() if tensor.ndim > 0}
     for name, tensor in old.items():
-        if tensor.ndim == 0:
-            continue
-        matrix = tensor.ndim > 1 and layer.kind != "depthwise conv"
-        size = (len(outs), len(ins)) if matrix else (len(outs), *tensor.shape[1:2])
-        new[name] = tensor.new_empty(*size, *tensor.shape[2:])
-        _put(module, name, new[name], tensor)
+        size = (len(outs), len(ins) if matrix else 1, *tensor.shape[2:])[: tensor.ndim]
+        value = tensor.new_empty(size)
+        parameter = isinstance(tensor, nn.Parameter)
+        setattr(module, name, nn.Parameter(value, tensor.requires_grad) if parameter else value)
     if -1 in outs or -1 in ins:
         initialise(module)
-    rows = [i for i, n in enumerate(outs) if n >= 0]
-    columns = [i for i, n in enumerate(ins) if n >= 0]
+    rows, from_rows = _pairs(outs)
+    columns, from_columns = _pairs(ins)
     with torch.no_grad():
-        for name, tensor in new.items():
-            picked = old[name][[outs[i] for i in rows]]
-            if tensor.ndim > 1 and layer.kind != "depthwise conv":
-                picked = picked[:, [ins[i] for i in columns]]
-                tensor[torch.tensor(rows)[:, None], torch.tensor(columns)] = picked
+        for name, tensor in old.items():
+            if matrix and tensor.ndim > 1:
+                picked = tensor[from_rows][:, from_columns]
+                getattr(module, name)[rows[:, None], columns] = picked
             else:
-                tensor[rows] = picked
+                getattr(module, name)[rows] = tensor[from_rows]
 
 
-def _put(module: nn.Module, name: str, value: torch.Tensor, like: torch.Tensor) -> None:
-    if isinstance(like, nn.Parameter):
-        value = nn.Parameter(value, requires_grad=like.requires_grad)
-    setattr(module, name, value)
+def _set_sizes(module: Any, kind: str, outs: int, ins: int) -> None:
+    if kind == "linear":
+        module.out_features, module.in_features = outs, ins
+    elif kind == "conv":
+        module.out_channels, module.in_channels = outs, ins
+    elif kind == "depthwise conv":
+        module.out_channels = module.in_channels = module.groups = outs
+    elif isinstance(module, nn.PReLU):
+        module.num_parameters = outs
+    else:
+        module.num_features = outs
+
+
+def _pairs(channels: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Where the old channels go, and which they are."""
+    pairs = torch.tensor([(i, n) for i, n in enumerate(channels) if n >= 0])
+    return pairs[:, 0], pairs[:, 1]
 
 
 def _evener(join: Join, space: Space, masks: Sequence[int], like: nn.Module) -> nn.Module:
@@ -184,7 +187,27 @@ def _as_graph(
         unused = original.users and not node.users
         if unused or any(inside(original, block) for block in dropped):
             graph.erase_node(node)
+    _revive_dropout(small, graph)
     return fx.GraphModule(small, graph, type(small).__name__).train(small.training)
+
+
+def _revive_dropout(network: nn.Module, graph: fx.Graph) -> None:
+    """F.dropout(x, training=self.training) was recorded as it is in evaluation: off for ever."""
+    kinds: dict[Any, type[nn.Module]] = {
+        F.dropout: nn.Dropout,
+        F.dropout2d: nn.Dropout2d,
+        F.alpha_dropout: nn.AlphaDropout,
+    }
+    for node in graph.nodes:
+        if node.op == "call_function" and node.target in kinds:
+            p = node.args[1] if len(node.args) > 1 else node.kwargs.get("p", 0.5)
+            name = f"dropouts.{node.name}"
+            _add_submodule(network, name, kinds[node.target](p))
+            with graph.inserting_before(node):
+                call = graph.call_module(name, (node.all_input_nodes[0],))
+            call.meta = dict(node.meta)
+            node.replace_all_uses_with(call)
+            graph.erase_node(node)
 
 
 def _rewire(graph: fx.Graph, join: Join, copies: dict[fx.Node, fx.Node]) -> None:

@@ -1,6 +1,8 @@
 """Reading a network as a torch.fx graph: what calls what, with which sizes, in which blocks."""
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +12,16 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ..padded import PaddedAdd
 
-__all__ = ["Stage", "block_of", "find_stages", "inside", "measure", "path_of", "record"]
+__all__ = [
+    "Stage",
+    "block_of",
+    "evaluating",
+    "find_stages",
+    "inside",
+    "measure",
+    "path_of",
+    "record",
+]
 
 
 class Tracer(fx.Tracer):
@@ -45,6 +56,18 @@ class Tracer(fx.Tracer):
             return self.create_proxy("call_module", path, args, kwargs)
 
 
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The network as it is when it is used, and afterwards each part in the mode it was in."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
 def record(model: nn.Module) -> tuple[fx.Graph, dict[str, str]]:
     """The graph of the network, and why parts of it could not be followed."""
     if isinstance(model, fx.GraphModule):
@@ -55,7 +78,7 @@ def record(model: nn.Module) -> tuple[fx.Graph, dict[str, str]]:
         return graph, {}
     tracer = Tracer()
     try:
-        graph = tracer.trace(model)
+        graph = tracer.trace(model, _defaults(model))
     except Exception as error:
         reason = str(error).split("\n")[0]
         raise ValueError(
@@ -63,6 +86,16 @@ def record(model: nn.Module) -> tuple[fx.Graph, dict[str, str]]:
             "data into a submodule of its own, which then keeps its width"
         ) from error
     return graph, tracer.opaque
+
+
+def _defaults(model: nn.Module) -> dict[str, Any]:
+    """Arguments that may be left out are: `if mask is not None` then has an answer."""
+    parameters = inspect.signature(model.forward).parameters
+    return {
+        name: parameter.default
+        for name, parameter in parameters.items()
+        if parameter.default is not parameter.empty
+    }
 
 
 @dataclass(frozen=True)
@@ -90,24 +123,18 @@ class _Measurer(fx.Interpreter):
 def measure(
     model: nn.Module, graph: fx.Graph, input_shape: tuple[int, int, int]
 ) -> dict[fx.Node, Measured]:
-    """Run the graph once on two images (so that no axis of 1 is the batch), in evaluation mode."""
+    """Run the graph once, on two images so that no axis of 1 is the batch."""
     parameter = next(model.parameters(), torch.empty(0))
     images = torch.zeros(2, *input_shape, dtype=parameter.dtype, device=parameter.device)
-    training = {name: module.training for name, module in model.named_modules()}
-    module = fx.GraphModule(model, graph)
-    measurer = _Measurer(module)
+    measurer = _Measurer(fx.GraphModule(model, graph))
     try:
         with torch.no_grad():
-            module.eval()
             measurer.run(images)
     except Exception as error:
         reason = str(error).split("\n")[0]
         raise ValueError(
             f"the network does not take an input of {input_shape}: {reason}"
         ) from error
-    finally:
-        for name, part in model.named_modules():
-            part.training = training[name]
     return {node: measurer.found[node] for node in graph.nodes}
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from torch import fx, nn
@@ -26,7 +27,10 @@ def _meet(
     node: fx.Node,
     meeting: Callable[[Reading, fx.Node, fx.Node, fx.Node], int | None],
 ) -> int | None:
-    tensors = reading.tensors(node)
+    # one number for all channels is no matter, be it a parameter
+    tensors = [
+        t for t in reading.tensors(node) if t in reading.layout or prod(reading.shape(t)) > 1
+    ]
     if len(tensors) == 1:
         return reading.layout.get(tensors[0])
     if len(tensors) != 2 or any(t not in reading.layout for t in tensors) or node.kwargs:

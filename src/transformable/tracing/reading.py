@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import fx, nn
 
-from .graph import block_of, find_stages, measure, path_of, record
+from .graph import block_of, evaluating, find_stages, measure, path_of, record
 from .layout import Fixed, Layout, Own
 from .ties import Ties
 
@@ -77,8 +77,9 @@ class Reading:
         self.model = model
         self.residual = residual
         self.modules = dict(model.named_modules())
-        self.graph, self.opaque = record(model)
-        self.found = measure(model, self.graph, input_shape)
+        with evaluating(model):
+            self.graph, self.opaque = record(model)
+            self.found = measure(model, self.graph, input_shape)
         self.stages = find_stages(model, self.graph, self.found)
         self.layouts: list[Layout] = []
         self.ties = Ties(self.layouts)
