@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from .shape import Shape
     from .slimming import slim
     from .space import Space
+    from .supernet import SuperNet
     from .training import train
 
 __all__ = [
     "Shape",
     "Space",
+    "SuperNet",
     "Training",
     "data",
     "evaluate",
@@ -33,6 +35,7 @@ __version__ = version("transformable")
 _HOMES = {
     "Shape": "shape",
     "Space": "space",
+    "SuperNet": "supernet",
     "Training": "config",
     "evaluate": "evaluation",
     "macs": "cost",

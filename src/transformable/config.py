@@ -34,21 +34,21 @@ class Training:
 
     epochs: int = 10
     """Passes over the training set."""
-    batch_size: int = 128
+    batch_size: int = 64
     """Images per step, over all devices together."""
-    lr: float = 0.2
+    lr: float = 0.1
     """Highest learning rate, reached at the end of the warm-up."""
     momentum: float = 0.9
     """Momentum of SGD."""
     nesterov: bool = True
     """Nesterov's momentum, where there is momentum."""
-    weight_decay: float = 5e-4
+    weight_decay: float = 2e-4
     """Weight decay, on every parameter."""
-    warmup_epochs: float = 1.0
+    warmup_epochs: float = 0.5
     """Epochs, out of all, in which the learning rate rises from 0 (at most half of them)."""
     label_smoothing: float = 0.0
     """Share of each target that is spread over all classes."""
-    validation: float = 0.1
+    validation: float = 0.05
     """Share of the training set that is held out to watch the training (0: none)."""
 
     def __post_init__(self) -> None:

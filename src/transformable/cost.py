@@ -12,7 +12,7 @@ from .shape import Shape
 from .space import Space
 from .tracing import Layer
 
-__all__ = ["LayerCost", "layer_costs", "macs", "params"]
+__all__ = ["LayerCost", "layer_cost", "layer_costs", "macs", "params"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,10 +90,11 @@ def _costs(
 ) -> Iterator[tuple[Layer, tuple[int, int]]]:
     widths = [mask.bit_count() for mask in masks]
     for layer in space.layers_of(shape, masks):
-        yield layer, _cost(layer, widths[layer.inputs], widths[layer.outputs])
+        yield layer, layer_cost(layer, widths[layer.inputs], widths[layer.outputs])
 
 
-def _cost(layer: Layer, c_in: int, c_out: int) -> tuple[int, int]:
+def layer_cost(layer: Layer, c_in: int, c_out: int) -> tuple[int, int]:
+    """MACs and parameters of one layer between so many channels."""
     match layer.kind:
         case "conv":
             weights = c_in * c_out * layer.area

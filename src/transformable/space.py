@@ -49,6 +49,7 @@ class Space:
     graph: fx.Graph
     stages: Mapping[str, Stage]
     layouts: Sequence[Layout]
+    layout_of: Mapping[fx.Node, int]
     layers: Sequence[Layer]
     joins: Sequence[Join]
 
@@ -113,6 +114,7 @@ class Space:
             graph=reading.graph,
             stages=reading.stages,
             layouts=layouts,
+            layout_of={node: where[index] for node, index in reading.layout.items()},
             layers=[moved(layer) for layer in reading.layers.values()],
             joins=[
                 replace(

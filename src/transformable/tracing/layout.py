@@ -21,6 +21,7 @@ __all__ = [
     "Union",
     "evaluate",
     "kept",
+    "placed",
 ]
 
 
@@ -116,7 +117,7 @@ def evaluate(layouts: Sequence[Layout], shape: Shape) -> list[int]:
                     mask |= masks[part] << offset
                     offset += max(layouts[part].size, masks[part].bit_length())
             case Place():
-                mask = _placed(layout, masks[layout.part])
+                mask = placed(layout, masks[layout.part])
             case Repeat(_, part, times):
                 run = (1 << times) - 1
                 mask = sum(run << (i * times) for i in bits(masks[part]))
@@ -124,8 +125,8 @@ def evaluate(layouts: Sequence[Layout], shape: Shape) -> list[int]:
     return masks
 
 
-def _placed(place: Place, part: int) -> int:
-    """Channels beyond the original ones come behind the last of them, or behind all kept zeros."""
+def placed(place: Place, part: int) -> int:
+    """The mask of a place; new channels come behind the last old one, or behind all kept zeros."""
     count = len(place.positions)
     beyond = (place.size if place.zeros else place.positions[-1] + 1) - count
     mask = 0

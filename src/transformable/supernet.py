@@ -1,0 +1,210 @@
+"""SuperNet: a traced network whose widths and depths are drawn anew at every forward pass.
+
+A layer convolves at full width and normalises once. The aggregate of the drawn candidates, each
+with its own scale and shift, aligned by channel-wise interpolation and weighted, is one matrix:
+
+    sum_j w_j CWI(gamma_j * x[:C_j] + beta_j) = M x + b,    M = sum_j w_j P_j diag(gamma_j)
+
+so it costs the same however many are drawn. Channels past the widest drawn candidate are zero and
+stay zero: every tensor keeps its full shape, and an add of different widths is a plain add.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from .align import Align, matrix, tables
+from .draw import Draw, gumbel_draw, likeliest, mixture
+from .expectation import Expectation
+from .shape import Shape
+from .space import Space
+from .twin import Mix, Searchable, Twin
+
+__all__ = ["SuperNet"]
+
+Sampling = Literal["gumbel", "softmax"]
+
+
+class Group(nn.Module):
+    """The layers that have the same candidates: their scales and shifts, and their matrices."""
+
+    def __init__(self, names: list[str], candidates: tuple[int, ...], affine: bool, align: Align):
+        super().__init__()
+        self.names = names
+        sources, weights = tables(candidates, align)
+        self.sources: Tensor
+        self.portions: Tensor
+        self.register_buffer("sources", sources, persistent=False)
+        self.register_buffer("portions", weights, persistent=False)
+        self.scale = self.shift = None
+        if affine:
+            size = (len(names), len(candidates), max(candidates))
+            self.scale = nn.Parameter(torch.ones(size))
+            self.shift = nn.Parameter(torch.zeros(size))
+
+    def forward(self, candidates: Tensor, weights: Tensor) -> Iterator[tuple[str, Mix]]:
+        """The matrix and shift of each layer, from its drawn candidates and their weights."""
+        used = torch.where(weights.detach() > 0, candidates, 0)
+        widest = used.max(1, keepdim=True).values.expand_as(used)
+        sources = self.sources[used, widest]  # (layer, drawn, channel, 2)
+        portions = self.portions[used, widest].to(weights.dtype) * weights[:, :, None, None]
+        layers, drawn, channels, _ = sources.shape
+        flat = sources.permute(0, 2, 1, 3).reshape(layers, channels, drawn * 2)
+        values, shift = portions, None
+        if self.scale is not None and self.shift is not None:
+            each = torch.arange(layers, device=used.device)[:, None]
+            values = portions * _take(self.scale[each, used], sources)
+            shift = (portions * _take(self.shift[each, used], sources)).sum((1, 3))
+        values = values.permute(0, 2, 1, 3).reshape(layers, channels, drawn * 2)
+        matrices = values.new_zeros(layers, channels, channels).scatter_add(2, flat, values)
+        for i, name in enumerate(self.names):
+            yield name, (matrices[i], None if shift is None else shift[i])
+
+
+def _take(rows: Tensor, sources: Tensor) -> Tensor:
+    """rows (layer, drawn, channel) at sources (layer, drawn, channel, 2)."""
+    return rows.gather(2, sources.flatten(2)).view(sources.shape)
+
+
+class SuperNet(nn.Module):
+    """The searchable twin of a network.
+
+    >>> from transformable import Space, models
+    >>> model = models.build("resnet20")
+    >>> net = SuperNet(model, Space.trace(model, (3, 32, 32)))
+    >>> net(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 10])
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        space: Space,
+        select: int = 2,
+        align: Align = "pool",
+        sampling: Sampling = "gumbel",
+    ) -> None:
+        super().__init__()
+        self.space, self.select, self.align, self.sampling = space, select, align, sampling
+        self.tau = 10.0
+        self.generator = torch.Generator().manual_seed(0)
+        self.expectation = Expectation(space)
+        self.alpha, no_width = _logits(space.widths)
+        self.beta, no_depth = _logits(space.depths)
+        self.register_buffer("no_width", no_width, persistent=False)
+        self.register_buffer("no_depth", no_depth, persistent=False)
+        self.rows = {name: i for i, name in enumerate(space.widths)}
+        self.twin = Twin(model, space)
+        self.body = self.twin.body
+        self.groups = nn.ModuleList(_groups(self.twin.mixed, space, align))
+
+    def forward(self, x: Tensor, draw: Draw | None = None) -> Tensor:
+        """Logits; without a draw, a fresh one in training and the likeliest sizes otherwise."""
+        draw = draw or (self.drawn() if self.training else self.likeliest())
+        output: Tensor = self.body(x, self._mixes(draw, x))
+        return output
+
+    def drawn(self) -> Draw:
+        """A fresh draw."""
+        if self.sampling == "softmax":
+            return self.mixture()
+        return gumbel_draw(
+            *self._logits(), tau=self.tau, select=self.select, generator=self.generator
+        )
+
+    def mixture(self) -> Draw:
+        """All candidates by their probabilities."""
+        return mixture(*self._logits())
+
+    def likeliest(self) -> Draw:
+        """The candidates of the largest probabilities."""
+        return likeliest(*self._logits())
+
+    def architecture_parameters(self) -> list[nn.Parameter]:
+        """The logits of widths and depths."""
+        return [self.alpha, self.beta]
+
+    def weight_parameters(self) -> list[nn.Parameter]:
+        """Everything else."""
+        return [p for p in self.parameters() if p is not self.alpha and p is not self.beta]
+
+    def chances(self) -> dict[str, Tensor]:
+        """The probabilities of the candidates of each layer and stage."""
+        tables = zip(self._logits(), (self.space.widths, self.space.depths), strict=True)
+        return {
+            name: logits[i, : len(sizes)].softmax(0)
+            for logits, candidates in tables
+            for i, (name, sizes) in enumerate(candidates.items())
+        }
+
+    def expected_macs(self) -> Tensor:
+        """The mean MACs over all shapes; differentiable."""
+        return self.expectation.macs(self.chances())
+
+    def expected_params(self) -> Tensor:
+        """The mean number of parameters over all shapes; differentiable."""
+        return self.expectation.params(self.chances())
+
+    def argmax(self) -> Shape:
+        """The shape of the largest probabilities."""
+        best = {name: int(p.argmax()) for name, p in self.chances().items()}
+        return Shape(
+            {name: sizes[best[name]] for name, sizes in self.space.widths.items()},
+            {name: sizes[best[name]] for name, sizes in self.space.depths.items()},
+        )
+
+    def _logits(self) -> tuple[Tensor, Tensor]:
+        never = float("-inf")
+        alpha = self.alpha.masked_fill(self.no_width, never)  # type: ignore[arg-type]
+        return alpha, self.beta.masked_fill(self.no_depth, never)  # type: ignore[arg-type]
+
+    def _mixes(self, draw: Draw, x: Tensor) -> dict[Any, Any]:
+        """What the body needs: the matrices of layers and stages, the masks of dead channels."""
+        mixes: dict[Any, Any] = {}
+        for group in self.groups:
+            assert isinstance(group, Group)
+            rows = [self.rows[self.twin.mixed[name].choice] for name in group.names]
+            mixes.update(group(draw.candidates[rows], draw.weights[rows]))
+        masks = self.twin.masks(self._widest(draw))
+        for index, size in self.twin.masked.items():
+            alive = torch.tensor([masks[index] >> i & 1 for i in range(size)])
+            mixes[index] = alive.to(x)
+        for row, (stage, parts) in enumerate(self.twin.ends.items()):
+            if parts:
+                widths = [masks[part].bit_length() for part in parts]
+                mixes[stage] = [
+                    (weight, _alignment(width, max(widths), self.twin.sizes[stage], self.align, x))
+                    for weight, width in zip(draw.depths[row], widths, strict=False)
+                ]
+        return mixes
+
+    def _widest(self, draw: Draw) -> dict[str, int]:
+        used = torch.where(draw.weights > 0, draw.candidates, 0).max(1).values.tolist()
+        names = self.space.widths.items()
+        return {name: sizes[i] for (name, sizes), i in zip(names, used, strict=True)}
+
+
+def _logits(candidates: Mapping[str, tuple[int, ...]]) -> tuple[nn.Parameter, Tensor]:
+    """One row a layer or stage, as long as the longest, and where there is no candidate."""
+    counts = torch.tensor([len(sizes) for sizes in candidates.values()], dtype=torch.long)
+    longest = int(counts.max()) if len(counts) else 1
+    absent = torch.arange(longest) >= counts[:, None]
+    return nn.Parameter(0.01 * torch.randn(absent.shape)), absent
+
+
+def _groups(mixed: Mapping[str, Searchable], space: Space, align: Align) -> Iterator[Group]:
+    kinds: dict[tuple[tuple[int, ...], bool], list[str]] = {}
+    for name, layer in mixed.items():
+        kinds.setdefault((space.widths[layer.choice], layer.affine), []).append(name)
+    for (candidates, affine), names in kinds.items():
+        yield Group(names, candidates, affine, align)
+
+
+def _alignment(narrow: int, wide: int, size: int, align: Align, like: Tensor) -> Tensor | None:
+    if narrow == wide:
+        return None
+    whole = like.new_zeros(size, size)
+    whole[:wide, :narrow] = matrix(narrow, wide, align)
+    return whole

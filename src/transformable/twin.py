@@ -1,0 +1,210 @@
+"""A network rewritten so that what its layers and stages give can be mixed from outside."""
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+
+from .shape import Shape
+from .slimming import slim
+from .space import Space
+from .tracing import Fixed, Last, Layer, Own, Union, evaluate
+
+__all__ = ["Mix", "Searchable", "Twin"]
+
+Mix = tuple[Tensor, Tensor | None]
+"""A matrix over channels, and a shift."""
+
+# f(0) is not 0: dead channels come to life behind these
+RAISING = ("sigmoid", "hardsigmoid", "softplus", "logsigmoid", "exp")
+
+
+class Mixed(nn.Module):
+    """A layer with its norm; what the drawn candidates make of it is a matrix and a shift."""
+
+    def __init__(self, layer: nn.Module, norm: Any) -> None:
+        super().__init__()
+        self.layer = layer
+        self.norm = norm
+        if norm is not None:
+            norm.affine, norm.weight, norm.bias = False, None, None
+
+    def forward(self, x: Tensor, mix: Mix) -> Tensor:
+        x = self.layer(x)
+        if self.norm is not None:
+            x = self.norm(x)
+        weight, shift = mix
+        if x.ndim == 4:
+            return F.conv2d(x, weight[:, :, None, None], shift)
+        return F.linear(x, weight, shift)
+
+
+class DepthMix(nn.Module):
+    """The outputs of a stage at each depth, aligned and weighed (eq. 5)."""
+
+    def forward(self, mix: list[tuple[Tensor, Tensor | None]], *outputs: Tensor) -> Tensor:
+        total: Tensor | None = None
+        for (weight, alignment), x in zip(mix, outputs, strict=True):
+            if alignment is not None:
+                x = F.conv2d(x, alignment[:, :, None, None])
+            total = weight * x if total is None else total + weight * x
+        assert total is not None
+        return total
+
+
+@dataclass(frozen=True)
+class Searchable:
+    """A layer whose width is searched: the choice that it follows, and whether its norm scales."""
+
+    choice: str
+    affine: bool
+
+
+class Twin:
+    """The network at its widest, with a second input: a dict of what each part is mixed with.
+
+    `mixed` are the layers that take a matrix, by name; `ends` the stages that take weights, with
+    the layouts of their outputs by depth; `masked` the layouts whose dead channels have to be set
+    to zero again, with their sizes.
+    """
+
+    def __init__(self, model: nn.Module, space: Space) -> None:
+        widest = {name: sizes[-1] for name, sizes in space.widths.items()}
+        network = slim(model, space, Shape(widest, space.full.depths))
+        # an add of different widths is a plain add here, also where deriving will project
+        residual: Literal["tied", "pad"] = "tied" if space.residual == "tied" else "pad"
+        self.space = Space.trace(network, space.input_shape, residual=residual)
+        self.layouts = [
+            Union(layout.size, layout.parts) if isinstance(layout, Last) else layout
+            for layout in self.space.layouts
+        ]
+        self.mixed: dict[str, Searchable] = {}
+        self.masked: dict[int, int] = {}
+        self.ends: dict[str, list[int]] = {}
+        self.sizes: dict[str, int] = {}
+        self.modules = dict(network.named_modules())
+        self.body = self._rewrite(network, space)
+
+    def masks(self, widths: Mapping[str, int]) -> list[int]:
+        """Which channels of each layout are alive when these are the widest of each layer."""
+        return evaluate(self.layouts, Shape(widths))
+
+    def _rewrite(self, network: nn.Module, space: Space) -> fx.GraphModule:
+        graph = fx.Graph()
+        copies: dict[fx.Node, fx.Node] = {}
+        graph.output(graph.graph_copy(self.space.graph, copies))
+        first = next(node for node in graph.nodes if node.op != "placeholder")
+        with graph.inserting_before(first):
+            mixes = graph.placeholder("mixes")
+        layers = {layer.name: layer for layer in self.space.layers}
+        fused: set[fx.Node] = set()
+        for original in self.space.graph.nodes:
+            if original.op in ("output", "placeholder") or original in fused:
+                continue
+            layer = layers.get(str(original.target)) if original.op == "call_module" else None
+            layout = self.space.layout_of.get(original)
+            if layer and layer.kind in ("conv", "linear") and self._choice(layer.outputs):
+                norm = _norm_behind(original, layers)
+                self._mix(network, graph, copies, original, norm, mixes)
+                fused.update([norm] if norm else [])
+            elif layout is not None and self._revives(original, layer):
+                self._mask(graph, copies, original, layout, mixes)
+        for name, sizes in space.depths.items():
+            self._mix_depths(network, graph, copies, name, sizes, mixes)
+        return fx.GraphModule(network, graph)
+
+    def _choice(self, index: int) -> str | None:
+        layout = self.layouts[index]
+        return layout.layer if isinstance(layout, Own) else None
+
+    def _mix(
+        self,
+        network: nn.Module,
+        graph: fx.Graph,
+        copies: dict[fx.Node, fx.Node],
+        original: fx.Node,
+        norm: fx.Node | None,
+        mixes: fx.Node,
+    ) -> None:
+        name, node = str(original.target), copies[original]
+        module: Any = network.get_submodule(str(norm.target)) if norm else None
+        choice = self._choice(self.space.layout_of[original])
+        assert choice is not None
+        self.mixed[name] = Searchable(choice, affine=bool(module and module.affine))
+        network.set_submodule(name, Mixed(network.get_submodule(name), module))
+        with graph.inserting_before(node):
+            node.args = (*node.args, graph.call_function(operator.getitem, (mixes, name)))
+        if norm:
+            copies[norm].replace_all_uses_with(node)
+            graph.erase_node(copies[norm])
+            copies[norm] = node
+
+    def _revives(self, node: fx.Node, layer: Layer | None) -> bool:
+        """Whether channels that are zero come out of this node as something else."""
+        if isinstance(self.layouts[self.space.layout_of[node]], Fixed):
+            return False
+        if layer:
+            # a layer that follows a layout, a norm that is not behind its convolution
+            return layer.kind != "depthwise conv" or layer.bias
+        if node.op == "call_module":
+            name = type(self.modules[str(node.target)]).__name__.lower()
+        else:
+            name = getattr(node.target, "__name__", str(node.target))
+        tensors = [n for n in node.all_input_nodes if n in self.space.layout_of]
+        return name in RAISING or (name in ("add", "sub", "iadd") and len(tensors) == 1)
+
+    def _mask(
+        self,
+        graph: fx.Graph,
+        copies: dict[fx.Node, fx.Node],
+        original: fx.Node,
+        layout: int,
+        mixes: fx.Node,
+    ) -> None:
+        self.masked[layout] = self.layouts[layout].size
+        node = copies[original]
+        with graph.inserting_after(node):
+            mask = graph.call_function(operator.getitem, (mixes, layout))
+        with graph.inserting_after(mask):
+            alive = graph.call_function(keep_alive, (node, mask))
+        node.replace_all_uses_with(alive, lambda user: user is not alive)
+        copies[original] = alive
+
+    def _mix_depths(
+        self,
+        network: nn.Module,
+        graph: fx.Graph,
+        copies: dict[fx.Node, fx.Node],
+        name: str,
+        depths: tuple[int, ...],
+        mixes: fx.Node,
+    ) -> None:
+        ends = self.space.stages[name].ends
+        last = self.space.layouts[self.space.layout_of[ends[-1]]]
+        layout = self.space.layout_of[ends[-1]]
+        parts = last.parts if isinstance(last, Last) else (layout,) * len(ends)
+        self.ends[name] = [parts[depth - 1] for depth in depths]
+        self.sizes[name] = last.size
+        network.add_module(f"depth_mix_{len(self.ends)}", DepthMix())
+        final = copies[ends[-1]]
+        with graph.inserting_after(final):
+            mix = graph.call_function(operator.getitem, (mixes, name))
+        outputs = [copies[ends[depth - 1]] for depth in depths]
+        with graph.inserting_after(mix):
+            total = graph.call_module(f"depth_mix_{len(self.ends)}", (mix, *outputs))
+        final.replace_all_uses_with(total, lambda user: user is not total)
+
+
+def _norm_behind(node: fx.Node, layers: Mapping[str, Layer]) -> fx.Node | None:
+    """The norm that reads a layer, if nothing else does."""
+    [user, *others] = node.users
+    layer = layers.get(str(user.target)) if user.op == "call_module" else None
+    return user if layer and layer.kind == "norm" and not others else None
+
+
+def keep_alive(x: Tensor, mask: Tensor) -> Tensor:
+    """Zero the channels that the mask does not have."""
+    return x * mask.view(-1, *[1] * (x.ndim - 2))
