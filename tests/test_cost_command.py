@@ -81,6 +81,11 @@ def test_the_table_shows_rows_and_totals(capsys: pytest.CaptureFixture[str]) -> 
         (["--shape", "ZERO"], "the width of 'stem.0' must be an integer of 1 or more, not 0"),
         (["--shape", "OTHER"], "the network has no layer 'conv9' that may change"),
         (["--shape", "a", "--published", "b"], "give --shape or --published, not both"),
+        (["--published", "C010-ResNet20", "--model", "resnet56"], "has its own --model and --data"),
+        (["--size", "1000000"], "does not take an input of (3, 1000000, 1000000)"),
+        (["--shape", "HUGE"], "the width of 'stem.0' must be an integer of 1 or more, not 1000"),
+        (["--shape", "DEEP"], "a shape must be JSON of two levels"),
+        (["--bogus"], "unknown option '--bogus'; known: model, data"),
         (["--size", "0"], "size must be at least 1, not 0"),
         (["--residual", "zero"], "invalid choice 'zero' for argument '--residual'"),
         (["--residuals", "pad"], "unknown option '--residuals'; did you mean '--residual'"),
@@ -91,7 +96,9 @@ def test_bad_input_is_one_line_and_2(
 ) -> None:
     (tmp_path / "ZERO").write_text('{"widths": {"stem.0": 0}}')
     (tmp_path / "OTHER").write_text('{"widths": {"conv9": 4}}')
-    arguments = [str(tmp_path / a) if a in ("ZERO", "OTHER") else a for a in arguments]
+    (tmp_path / "HUGE").write_text('{"widths": {"stem.0": 1' + 30 * "0" + "}}")
+    (tmp_path / "DEEP").write_text('{"widths": ' + 100_000 * "[")
+    arguments = [str(tmp_path / a) if a.isupper() else a for a in arguments]
     assert main(["cost", *arguments]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""

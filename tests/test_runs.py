@@ -220,7 +220,16 @@ def test_without_tensorboard_nothing_happens(
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with Run.open(tmp_path / "run", Train()) as run:
         run.save_event({"epoch": 1, "lr": 0.5})
-    assert os.listdir(tmp_path / "run") == [".lock"]
+        assert os.listdir(tmp_path / "run") == [".lock"]
+
+
+def test_a_run_of_which_nothing_came_leaves_no_folder(tmp_path: Path) -> None:
+    with Run.open(tmp_path / "a" / "run", Train()):
+        pass
+    assert os.listdir(tmp_path / "a") == []
+    with Run.open(tmp_path / "a" / "run", Train()) as run:
+        run.begin()
+    assert sorted(os.listdir(tmp_path / "a" / "run")) == [".lock", "config.toml"]
 
 
 def test_default_folders_differ_by_seed() -> None:

@@ -46,8 +46,10 @@ def test_options_of_the_space() -> None:
         ({"search": "all"}, "search must be one of both, width, depth, not 'all'"),
         ({"ratios": (0.5, 0)}, r"ratios must be above 0, not \(0.5, 0\)"),
         ({"ratios": ()}, "ratios must be above 0"),
-        ({"divisor": 0}, "divisor must be at least 1, not 0"),
-        ({"depth_step": 0}, "depth_step must be at least 1, not 0"),
+        ({"ratios": (float("nan"),)}, "ratios must be above 0"),
+        ({"divisor": 1.5}, "divisor must be a whole number of at least 1, not 1.5"),
+        ({"divisor": 0}, "divisor must be a whole number of at least 1, not 0"),
+        ({"depth_step": 0}, "depth_step must be a whole number of at least 1, not 0"),
     ],
 )
 def test_bad_options_are_named(options: dict[str, Any], message: str) -> None:
@@ -137,7 +139,7 @@ def test_what_cannot_change_is_left_alone_and_named() -> None:
     assert set(space.fixed) == {"stem", "grouped", "before", "shared", "sorted", "branching"}
     reason = "'grouped' is a grouped convolution (2 groups)"
     assert space.fixed["stem"] == space.fixed["grouped"] == reason
-    assert space.fixed["before"] == "'shared' is called more than once"
+    assert space.fixed["before"] == "the weights of 'shared' are used more than once"
     assert space.fixed["sorted"] == "'sort' is not an operation known here"
     assert space.fixed["branching"].startswith("'branching' cannot be traced: symbolically traced")
 

@@ -120,7 +120,10 @@ def test_training_is_the_bare_loop(dataset: Dataset) -> None:
 
 def test_training_is_torch_sgd_to_the_bit(dataset: Dataset) -> None:
     twin = tiny(dropout=0).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    sgd = torch.optim.SGD(twin.parameters(), lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4)
+    decay = SETTINGS.weight_decay
+    sgd = torch.optim.SGD(
+        twin.parameters(), lr=0.1, momentum=0.9, nesterov=True, weight_decay=decay
+    )
     step = 0
     for epoch in range(3):
         for x, y in dataset.train.shuffled(8, seed=0, epoch=epoch):
@@ -132,6 +135,20 @@ def test_training_is_torch_sgd_to_the_bit(dataset: Dataset) -> None:
     model = tiny(dropout=0)
     train(model, dataset, SETTINGS)
     assert_same(model.state_dict(), twin.state_dict())
+
+
+def test_a_network_with_other_outputs_in_training_is_refused(dataset: Dataset) -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = tiny()
+
+        def forward(self, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+            logits: Tensor = self.net(x)
+            return (logits, logits) if self.training else logits
+
+    with pytest.raises(ValueError, match="in training the model gives tuple instead of a tensor"):
+        train(Two(), dataset, SETTINGS)
 
 
 def test_the_rows_of_the_history(dataset: Dataset) -> None:

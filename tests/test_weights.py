@@ -33,6 +33,14 @@ def test_every_kind_of_file(tmp_path: Path, net: nn.Module) -> None:
             assert torch.equal(value, state[name]), (path, name)
 
 
+def test_a_file_without_batch_counts_is_taken(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2))
+    old = {n: t + 1 for n, t in model.state_dict().items() if "num_batches" not in n}
+    torch.save({"state_dict": {f"module.{n}": t for n, t in old.items()}}, tmp_path / "old.th")
+    load_weights(model, tmp_path / "old.th")
+    assert all(torch.equal(model.state_dict()[n], t) for n, t in old.items())
+
+
 def test_what_does_not_match_is_named(tmp_path: Path, net: nn.Module) -> None:
     state = net.state_dict()
 
@@ -159,6 +167,13 @@ def test_models_that_cannot_be(factories: str, spec: str, message: str) -> None:
         build(spec.format(factories), num_classes=5, in_channels=2)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["def net():\n    raise SystemExit(0)", "import sys; sys.exit(5)"])
+def test_a_file_that_wants_to_exit(tmp_path: Path, text: str) -> None:
+    (tmp_path / "leave.py").write_text(text)
+    with pytest.raises(ValueError, match="failed: SystemExit"):
+        build(f"{tmp_path / 'leave.py'}:net", num_classes=2, in_channels=1)
 
 
 def test_a_file_that_does_not_run(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import importlib
 import io
 import itertools
 import json
+import math
 import os
 import re
 import signal
@@ -71,6 +72,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         return _run(arguments)
+    except BrokenPipeError:
+        # whoever read our output has seen enough; nothing may be written to it at exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, OSError) as error:
         if _first_process():
             print(f"tas: error: {' '.join(str(error).split())}", file=sys.stderr)
@@ -178,13 +183,12 @@ def _one_line(box: str, kind: Any) -> str:
     if found := re.match(r"Unrecognized options: ([^,]+)", text):
         from .nearest import nearest
 
-        options = [f"--{field.name.replace('_', '-')}" for field in fields(kind)]
         token = found[1]
-        return (
-            f"unknown option {token!r}; {nearest(token.partition('=')[0], options)}"
-            if token.startswith("-")
-            else f"unexpected argument {token!r}"
-        )
+        if not token.startswith("-"):
+            return f"unexpected argument {token!r}"
+        options = [field.name.replace("_", "-") for field in fields(kind) if field.name != "run"]
+        hint = nearest(token.partition("=")[0].lstrip("-"), options)
+        return f"unknown option {token!r}; " + hint.replace(" '", " '--")
     if found := re.match(r"Error parsing (--\S+): invalid literal for int\(\).*: (.*)", text):
         return f"{found[1]} must be a whole number, not {found[2]}"
     if found := re.match(r"Error parsing (--\S+): could not convert string to float: (.*)", text):
@@ -194,12 +198,18 @@ def _one_line(box: str, kind: Any) -> str:
 
 def _print(outcome: Outcome, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(outcome.result))
+        # JSON has no NaN
+        finite = {k: v if _finite(v) else None for k, v in outcome.result.items()}
+        print(json.dumps(finite), flush=True)
         return
     from rich.console import Console
 
     # a file has no width of its own
     Console(width=None if sys.stdout.isatty() else 120).print(outcome.show())
+
+
+def _finite(value: object) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _help() -> str:

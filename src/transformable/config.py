@@ -103,6 +103,8 @@ class Train(Training):
         super().__post_init__()
         _named(self, "model", "data")
         _at_least(self, "seed", 0)
+        if self.seed >= 2**63:
+            raise ValueError(f"seed must be below 2**63, not {self.seed}")
         _at_least(self, "devices", 1)
         _at_least(self, "workers", 0)
         _at_least(self, "checkpoint_seconds", 0)
@@ -182,6 +184,8 @@ class Cost:
         _one_of(self, "residual", get_args(Residual))
         if self.shape and self.published:
             raise ValueError("give --shape or --published, not both")
+        if self.published and (self.model, self.data) != (Cost.model, Cost.data):
+            raise ValueError("a published network has its own --model and --data: leave them out")
 
 
 def values(config: Any) -> dict[str, Any]:

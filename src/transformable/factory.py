@@ -27,7 +27,7 @@ def build(spec: str, *, num_classes: int, in_channels: int) -> nn.Module:
     wanted = {"num_classes": num_classes, "in_channels": in_channels}
     try:
         model = factory(**_taken(factory, wanted))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"model {spec!r} failed: {_first_line(error)}") from error
     if not isinstance(model, nn.Module):
         raise ValueError(
@@ -45,7 +45,8 @@ def check_outputs(
     size = "x".join(map(str, input_shape))
     try:
         with torch.no_grad():
-            output = model(torch.zeros(1, *input_shape))
+            like = next(model.parameters(), torch.empty(0))
+            output = model(torch.zeros(1, *input_shape, device=like.device))
     except Exception as error:
         raise ValueError(
             f"the model cannot take {data}'s images of {size}: {_first_line(error)}"
@@ -76,7 +77,7 @@ def _function(spec: str, path: Path, name: str) -> Any:
     module = importlib.util.module_from_spec(module_spec)
     try:
         module_spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"model {spec!r}: {path} failed: {_first_line(error)}") from error
     function = getattr(module, name, None)
     if not callable(function):
@@ -94,6 +95,6 @@ def _taken(function: Any, wanted: dict[str, int]) -> dict[str, int]:
     return {name: value for name, value in wanted.items() if name in parameters}
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

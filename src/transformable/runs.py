@@ -1,5 +1,6 @@
 """The run folder: the config, the metrics, the checkpoint, the final weights and the result."""
 
+import contextlib
 import csv
 import fcntl
 import io
@@ -99,6 +100,11 @@ class Run:
         """Let other processes use the folder."""
         if self._events is not None:
             self._events.close()
+        if not (self.folder / "config.toml").exists():
+            # nothing came of it: leave no trace
+            (self.folder / ".lock").unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self.folder.rmdir()
         self._lock.close()
 
     def __enter__(self) -> "Run":

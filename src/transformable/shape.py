@@ -3,9 +3,13 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any, Self
 
 __all__ = ["Shape"]
+
+
+LARGEST = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -30,11 +34,13 @@ class Shape:
         for what, sizes in (("width", self.widths), ("depth", self.depths)):
             _mapping(f"{what}s", sizes)
             for name, size in sizes.items():
-                if type(size) is not int or size < 1:
+                whole = isinstance(size, Integral) and not isinstance(size, bool)
+                if not whole or not 1 <= size <= LARGEST:
                     raise ValueError(
                         f"the {what} of {name!r} must be an integer of 1 or more, not {size!r}"
                     )
-            object.__setattr__(self, f"{what}s", dict(sizes))
+            # plain integers, whatever kind (numpy's, say) they were given as
+            object.__setattr__(self, f"{what}s", {name: int(size) for name, size in sizes.items()})
         _mapping("channels", self.channels)
         picked = {name: tuple(indexes) for name, indexes in self.channels.items()}
         for name, indexes in picked.items():
@@ -70,6 +76,8 @@ class Shape:
             record = json.loads(text)
         except json.JSONDecodeError as error:
             raise ValueError(f"a shape must be JSON: {error}") from None
+        except RecursionError:
+            raise ValueError("a shape must be JSON of two levels, not of thousands") from None
         if not isinstance(record, dict) or "widths" not in record:
             raise ValueError('a shape must be a JSON object with "widths" and "depths"')
         unknown = set(record) - {"widths", "depths", "channels"}

@@ -47,23 +47,17 @@ def slim(
 
 
 def _check_same_network(model: nn.Module, space: Space) -> None:
-    modules = dict(model.named_modules())
-    masks = space.masks(space.full)
-    for layer in space.layers:
-        if layer.kind == "constant":
-            continue
-        module = modules.get(layer.name)
-        if module is None:
+    state = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    for name in (*space.state, *state):
+        if state.get(name) != space.state.get(name):
+            here, there = (_describe(sizes.get(name)) for sizes in (state, space.state))
             raise ValueError(
-                f"the network is not the one that was traced: it has no {layer.name!r}"
+                f"the network is not the one that was traced: {name!r} is {here}, not {there}"
             )
-        width = masks[layer.outputs].bit_count()
-        weight: Any = module.weight
-        if weight is not None and len(weight) != width:
-            raise ValueError(
-                f"the network is not the one that was traced: {layer.name!r} has {len(weight)} "
-                f"channels, not {width}"
-            )
+
+
+def _describe(size: tuple[int, ...] | None) -> str:
+    return "absent" if size is None else "x".join(map(str, size)) or "one number"
 
 
 def _reshape(small: nn.Module, space: Space, shape: Shape) -> nn.Module:

@@ -46,6 +46,8 @@ class Space:
     """The layers inside the network that keep their width, and why."""
     residual: Residual
     input_shape: tuple[int, int, int]
+    state: Mapping[str, tuple[int, ...]]
+    """The names and sizes in the state dict of the network."""
     graph: fx.Graph
     stages: Mapping[str, Stage]
     layouts: Sequence[Layout]
@@ -72,16 +74,7 @@ class Space:
         an add whose sides differ in width: the narrower is padded, or projected by a 1x1
         convolution, or all layers of the stream are tied to one width.
         """
-        _one_of("residual", residual, ("pad", "project", "tied"))
-        _one_of("search", search, ("both", "width", "depth"))
-        if not ratios or min(ratios) <= 0:
-            raise ValueError(f"ratios must be above 0, not {tuple(ratios)}")
-        for name, value in (("divisor", divisor), ("depth_step", depth_step)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
-        if len(input_shape) != 3 or min(input_shape) < 1:
-            raise ValueError(f"input_shape must be (channels, height, width), not {input_shape}")
-
+        _check_options(input_shape, ratios, divisor, depth_step, residual, search)
         reading = read(model, (input_shape[0], input_shape[1], input_shape[2]), residual)
         owners = list(reading.maker)
         heads = reading.ties.groups(owners)
@@ -111,6 +104,7 @@ class Space:
             fixed={name: why for name, why in reasons.items() if why != OUTPUT},
             residual=residual,
             input_shape=input_shape,
+            state={name: tuple(tensor.shape) for name, tensor in model.state_dict().items()},
             graph=reading.graph,
             stages=reading.stages,
             layouts=layouts,
@@ -204,6 +198,8 @@ class Space:
         if budget is None:
             return Shape(pick(self.widths), pick(self.depths))
         low, high = budget if isinstance(budget, tuple) else (0.95 * budget, 1.05 * budget)
+        if not 0 <= low <= high or high == 0:
+            raise ValueError(f"a budget must be above 0, as a band (low, high), not {budget}")
         full = macs(self, self.full)
         if high <= 1.05:
             low, high = low * full, high * full
@@ -217,6 +213,25 @@ class Space:
             f"none of {TRIES:,} random shapes has {low:,.0f} to {high:,.0f} MACs; they have "
             f"{min(seen):,} to {max(seen):,}: widen the budget or change the ratios"
         )
+
+
+def _check_options(
+    input_shape: tuple[int, int, int],
+    ratios: Sequence[float],
+    divisor: int,
+    depth_step: int,
+    residual: str,
+    search: str,
+) -> None:
+    _one_of("residual", residual, ("pad", "project", "tied"))
+    _one_of("search", search, ("both", "width", "depth"))
+    if not ratios or not all(0 < ratio < 1000 for ratio in ratios):
+        raise ValueError(f"ratios must be above 0, not {tuple(ratios)}")
+    for name, value in (("divisor", divisor), ("depth_step", depth_step)):
+        if type(value) is not int or value < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1, not {value}")
+    if len(input_shape) != 3 or min(input_shape) < 1:
+        raise ValueError(f"input_shape must be (channels, height, width), not {input_shape}")
 
 
 def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:

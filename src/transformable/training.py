@@ -121,6 +121,9 @@ def cross_entropy(label_smoothing: float = 0.0) -> Objective:
 
     def objective(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         logits = model(x)
+        if not isinstance(logits, Tensor):
+            kind = type(logits).__name__
+            raise ValueError(f"in training the model gives {kind} instead of a tensor of logits")
         loss = F.cross_entropy(logits, y, label_smoothing=label_smoothing)
         return {"loss": loss, "logits": logits}
 

@@ -14,6 +14,9 @@ from torch import Tensor, nn
 __all__ = ["load_weights", "read_weights"]
 
 
+COUNTER = "num_batches_tracked"
+
+
 def read_weights(path: str | Path) -> dict[str, Tensor]:
     """The tensors of a .safetensors file, or of a torch file with a state dict."""
     path = Path(path)
@@ -32,7 +35,7 @@ def load_weights(model: nn.Module, path: str | Path) -> None:
     given = read_weights(path)
     own = model.state_dict()
     wrong = {
-        "has no": [name for name in own if name not in given],
+        "has no": [name for name in own if name not in given and not name.endswith(COUNTER)],
         "has unknown": [name for name in given if name not in own],
         "has other sizes for": [
             f"{name} ({_size(given[name])} instead of {_size(own[name])})"
@@ -47,7 +50,8 @@ def load_weights(model: nn.Module, path: str | Path) -> None:
                 f"weights file {path} is not for this network: it {problem} "
                 f"{', '.join(names[:3])}{rest}"
             )
-    model.load_state_dict(given)
+    # files from before torch counted the batches of a norm lack the count, which nothing needs
+    model.load_state_dict({**{n: t for n, t in own.items() if n.endswith(COUNTER)}, **given})
 
 
 def _read_torch(path: Path) -> object:

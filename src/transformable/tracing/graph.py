@@ -21,6 +21,7 @@ __all__ = [
     "measure",
     "path_of",
     "record",
+    "record_training",
 ]
 
 
@@ -34,7 +35,10 @@ class Tracer(fx.Tracer):
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         # an empty Sequential is how many networks write an identity shortcut: keep its place
         empty = isinstance(m, nn.Sequential) and len(m) == 0
-        return empty or isinstance(m, PaddedAdd) or super().is_leaf_module(m, module_qualified_name)
+        whole = isinstance(m, (PaddedAdd, nn.Conv2d, nn.Linear, nn.BatchNorm2d))
+        return (
+            empty or whole or _has_two_modes(m) or super().is_leaf_module(m, module_qualified_name)
+        )
 
     def call_module(
         self,
@@ -54,6 +58,16 @@ class Tracer(fx.Tracer):
                 self.graph.erase_node(node)
             self.opaque[path] = str(error).split("\n")[0]
             return self.create_proxy("call_module", path, args, kwargs)
+
+
+def _has_two_modes(module: nn.Module) -> bool:
+    """Something like stochastic depth: recorded, it would be off for ever."""
+    if any(True for _ in module.parameters()) or any(True for _ in module.children()):
+        return False
+    try:
+        return "training" in inspect.getsource(type(module).forward)
+    except (OSError, TypeError):
+        return False
 
 
 @contextmanager
@@ -86,6 +100,19 @@ def record(model: nn.Module) -> tuple[fx.Graph, dict[str, str]]:
             "data into a submodule of its own, which then keeps its width"
         ) from error
     return graph, tracer.opaque
+
+
+def record_training(model: nn.Module) -> fx.Graph | None:
+    """The graph of the network in training, if it can be followed."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.train()
+    try:
+        return Tracer().trace(model, _defaults(model))
+    except Exception:  # only a second look
+        return None
+    finally:
+        for module, mode in modes:
+            module.training = mode
 
 
 def _defaults(model: nn.Module) -> dict[str, Any]:
@@ -125,9 +152,9 @@ def measure(
 ) -> dict[fx.Node, Measured]:
     """Run the graph once, on two images so that no axis of 1 is the batch."""
     parameter = next(model.parameters(), torch.empty(0))
-    images = torch.zeros(2, *input_shape, dtype=parameter.dtype, device=parameter.device)
     measurer = _Measurer(fx.GraphModule(model, graph))
     try:
+        images = torch.zeros(2, *input_shape, dtype=parameter.dtype, device=parameter.device)
         with torch.no_grad():
             measurer.run(images)
     except Exception as error:

@@ -101,9 +101,10 @@ def _padded(reading: Reading, node: fx.Node, a: fx.Node, b: fx.Node) -> int:
 
 def _unpadded(reading: Reading, node: fx.Node) -> tuple[fx.Node, int]:
     layout = reading.layouts[reading.layout[node]]
-    source = node.all_input_nodes[0]
-    if isinstance(layout, Place) and layout.zeros and reading.layout.get(source) == layout.part:
-        return source, reading.new(replace(layout, zeros=False))
+    if isinstance(layout, Place) and layout.zeros:
+        source = node.all_input_nodes[0]
+        if reading.layout.get(source) == layout.part:
+            return source, reading.new(replace(layout, zeros=False))
     return node, reading.layout[node]
 
 
@@ -122,7 +123,7 @@ def _projected(reading: Reading, node: fx.Node, a: fx.Node, b: fx.Node) -> int:
     operands = (reading.layout[a], reading.layout[b])
     inputs, outputs = operands[shortcut], operands[1 - shortcut]
     place = _identity(reading, (a, b)[shortcut])
-    name = place or f"projections.{node.name}"
+    name = place or _new_name(reading, f"projections.{node.name}")
     block = block_of(reading.stages, path_of(node))
     conv = Layer(
         name=f"{name}.0",
@@ -147,6 +148,13 @@ def _projected(reading: Reading, node: fx.Node, a: fx.Node, b: fx.Node) -> int:
     )
     reading.joins.append(join)
     return join.outputs
+
+
+def _new_name(reading: Reading, name: str) -> str:
+    # a network that was slimmed before may have a projection of this name
+    while name in reading.modules:
+        name += "_"
+    return name
 
 
 def _identity(reading: Reading, node: fx.Node) -> str | None:

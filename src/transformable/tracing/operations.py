@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from ..padded import PaddedAdd
+from .graph import evaluating
 from .joins import add, mul, padded_add
 from .layout import Concat, Fixed, Place, Repeat
 from .reading import Reading
@@ -124,14 +125,28 @@ def reshape(reading: Reading, node: fx.Node) -> int | None:
     before, after = reading.shape(source), reading.shape(node)
     if inputs is None or len(after) < 2 or after[0] != before[0]:
         return reading.unknown(node)
-    if node.target in ("view", "reshape", torch.reshape) and after[1] in _numbers(node):
+    if node.target in ("view", "reshape", torch.reshape) and after[1] in _flat(node):
         # right only for the network as it is
         return reading.unknown(node, f"{node.name!r} has the number {after[1]} written into it")
     if before[1] == after[1] and prod(before[2:]) == prod(after[2:]):
-        return inputs
-    if len(after) == 2 and after[1] == prod(before[1:]):
-        return reading.new(Repeat(after[1], inputs, prod(before[2:])))
-    return reading.unknown(node)
+        outputs: int | None = inputs
+    elif len(after) == 2 and after[1] == prod(before[1:]):
+        outputs = reading.new(Repeat(after[1], inputs, prod(before[2:])))
+    else:
+        outputs = reading.unknown(node)
+    return _as_wide_as_said(reading, node, outputs)
+
+
+def _as_wide_as_said(reading: Reading, node: fx.Node, outputs: int | None) -> int | None:
+    """x.view(b, c, 1, 1) has the channels that c was read from."""
+    sizes = _flat(node)
+    channels = sizes[1] if len(sizes) > 1 else None
+    if outputs is None or not isinstance(channels, fx.Node):
+        return outputs
+    reason = f"{node.name!r} reads the number of channels from another tensor"
+    for tensor in reading.origins(channels):
+        outputs = reading.ties.tie(outputs, reading.layout[tensor], reason)
+    return outputs
 
 
 def index(reading: Reading, node: fx.Node) -> int | None:
@@ -161,6 +176,21 @@ def query(reading: Reading, node: fx.Node) -> int | None:
     return reading.unknown(node) if reading.shape(node) else None
 
 
+def custom(reading: Reading, node: fx.Node) -> int | None:
+    """A module that nothing is known of; without parameters, it can be tried out."""
+    module, tensors = reading.module(node), reading.tensors(node)
+    if any(True for _ in module.parameters()) or len(tensors) != 1 or len(node.args) != 1:
+        return reading.unknown(node)
+    x = torch.rand(reading.shape(tensors[0]), generator=torch.Generator().manual_seed(0))
+    half = x[:, : (x.shape[1] + 1) // 2]
+    try:
+        with evaluating(module), torch.no_grad():
+            alone = torch.equal(module(x)[:, : half.shape[1]], module(half))
+    except Exception:  # it is somebody else's code
+        alone = False
+    return reading.layout.get(tensors[0]) if alone else reading.unknown(node)
+
+
 def arithmetic(reading: Reading, node: fx.Node) -> int | None:
     return None
 
@@ -169,9 +199,11 @@ def handler(reading: Reading, node: fx.Node) -> Handler:
     """What reads this node."""
     if node.op == "call_module":
         module = reading.module(node)
-        if reading.calls[str(node.target)] > 1 and any(True for _ in module.parameters()):
+        if any(parameter in reading.shared for parameter in module.parameters()):
             return _shared
-        return MODULES.get(type(module), Reading.unknown)
+        if module._forward_pre_hooks:
+            return _hooked
+        return MODULES.get(type(module), custom)
     if not reading.shape(node) and not any(map(reading.shape, node.all_input_nodes)):
         return arithmetic
     if node.op == "call_method":
@@ -180,18 +212,23 @@ def handler(reading: Reading, node: fx.Node) -> Handler:
 
 
 def _shared(reading: Reading, node: fx.Node) -> int | None:
-    return reading.unknown(node, f"{reading.describe(node)} is called more than once")
+    return reading.unknown(node, f"the weights of {reading.describe(node)} are used more than once")
+
+
+def _hooked(reading: Reading, node: fx.Node) -> int | None:
+    return reading.unknown(node, f"{reading.describe(node)} has a hook that may make its weights")
 
 
 def _argument(node: fx.Node, position: int, name: str, default: Any = None) -> Any:
     return node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
 
 
-def _numbers(node: fx.Node) -> list[int]:
+def _flat(node: fx.Node) -> list[Any]:
+    """The sizes that a view is given, one by one or as a list."""
     flat: list[Any] = []
     for arg in node.args[1:]:
         flat += arg if isinstance(arg, (list, tuple)) else [arg]
-    return [n for n in flat if isinstance(n, int)]
+    return flat
 
 
 _SAME_MODULES = (
@@ -208,7 +245,7 @@ _SAME_NAMES = (
     "gelu", "silu", "mish", "hardswish", "hardsigmoid", "hardtanh", "hardtanh_", "sigmoid",
     "sigmoid_", "tanh", "tanh_", "softplus", "softsign", "logsigmoid", "dropout", "dropout2d",
     "alpha_dropout", "max_pool2d", "avg_pool2d", "lp_pool2d", "adaptive_avg_pool2d",
-    "adaptive_max_pool2d", "interpolate", "clamp", "clamp_", "abs", "exp", "sqrt", "square",
+    "adaptive_max_pool2d", "interpolate", "clamp", "clamp_", "abs", "neg", "exp", "sqrt", "square",
     "contiguous", "clone", "detach", "to", "float", "half", "bfloat16",
 )  # fmt: skip
 
@@ -217,7 +254,7 @@ MODULES: dict[type, Handler] = {
     nn.Sequential: sequential,
     nn.Conv2d: conv,
     nn.Linear: linear,
-    **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.SyncBatchNorm), norm),
+    **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.SyncBatchNorm, nn.InstanceNorm2d), norm),
     nn.PReLU: prelu,
     nn.Flatten: reshape,
     PaddedAdd: padded_add,
@@ -231,6 +268,7 @@ METHODS: dict[str, Handler] = {
     **dict.fromkeys(("mean", "sum", "amax"), reduce),
     **dict.fromkeys(("flatten", "view", "reshape", "squeeze", "unsqueeze"), reshape),
     **dict.fromkeys(("size", "dim"), query),
+    "expand_as": mul,
 }
 
 _NAMED = [getattr(module, name, None) for module in (torch, F) for name in _SAME_NAMES]

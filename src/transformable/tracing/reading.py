@@ -91,7 +91,22 @@ class Reading:
         self.ancestors: dict[fx.Node, set[fx.Node]] = {}
         self.depth: dict[fx.Node, int] = {}
         self.order = {node: i for i, node in enumerate(self.graph.nodes)}
-        self.calls = Counter(str(n.target) for n in self.graph.nodes if n.op == "call_module")
+        self.shared = self._shared_parameters()
+        self.counted: set[nn.Parameter] = set()
+
+    def _shared_parameters(self) -> set[nn.Parameter]:
+        """Those of modules that are called more than once, or that two modules have in common."""
+        calls = [n for n in self.graph.nodes if n.op == "call_module"]
+        owners: Counter[nn.Parameter] = Counter()
+        for node in calls:
+            owners.update(set(self.module(node).parameters()))
+        return {parameter for parameter, count in owners.items() if count > 1}
+
+    def origins(self, node: fx.Node) -> set[fx.Node]:
+        """The tensors that a number was read from."""
+        if node in self.layout:
+            return {node}
+        return set().union(*(self.origins(source) for source in node.all_input_nodes))
 
     def new(self, layout: Layout) -> int:
         self.layouts.append(layout)
@@ -157,13 +172,18 @@ class Reading:
         shape = self.shape(node)
         outputs = self.new(Fixed(shape[1] if len(shape) > 1 else 1))
         target = str(node.target) if node.op == "call_module" else node.name
-        params = 0
+        macs, params = self.found[node].macs, 0
         if node.op == "call_module":
-            params = sum(p.numel() for p in self.module(node).parameters())
-            if params:
+            module = self.module(node)
+            parameters = set(module.parameters())
+            if parameters:
                 self.fixed[target] = reason
-        if params or self.found[node].macs:
-            earlier = self.layers.get(target)
+            params = sum(p.numel() for p in parameters - self.counted)
+            self.counted |= parameters
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                macs += module.out_features
+        earlier = self.layers.get(target)
+        if params or macs:
             self.layers[target] = Layer(
                 name=target,
                 kind="constant",
@@ -171,8 +191,8 @@ class Reading:
                 outputs=outputs,
                 size=shape[2:] or (1, 1),
                 block=block_of(self.stages, path_of(node)),
-                macs=self.found[node].macs + (earlier.macs if earlier else 0),
-                params=params,
+                macs=macs + (earlier.macs if earlier else 0),
+                params=params + (earlier.params if earlier else 0),
                 order=self.order[node],
             )
         return outputs if len(shape) > 1 else None

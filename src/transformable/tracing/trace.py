@@ -2,7 +2,7 @@
 
 from torch import fx, nn
 
-from .graph import block_of
+from .graph import block_of, record_training
 from .layout import Fixed, Last
 from .operations import handler
 from .reading import Layer, Reading
@@ -27,8 +27,35 @@ def read(model: nn.Module, input_shape: tuple[int, int, int], residual: str) -> 
             parts = tuple(reading.layout[end] for end in ends[node].ends)
             last = Last(reading.size(parts[0]), ends[node].name, parts)
             reading.layout[node] = reading.new(last)
+    _freeze_what_training_reads(reading)
     _add_loose_parameters(reading)
     return reading
+
+
+def _freeze_what_training_reads(reading: Reading) -> None:
+    """Layers that are there only in training (a second head, say) are not in the graph: what they
+    read keeps its width."""
+    called = {str(node.target) for node in reading.graph.nodes if node.op == "call_module"}
+    leaves = [(name, m) for name, m in reading.modules.items() if not any(m.children())]
+    unseen = {n for n, m in leaves if any(True for _ in m.parameters()) and n not in called}
+    if not unseen or isinstance(reading.model, fx.GraphModule):
+        return
+    graph = record_training(reading.model)
+    makers = {name: reading.layout[node] for name, node in reading.maker.items()}
+    for node in graph.nodes if graph else ():
+        if node.op != "call_module" or str(node.target) not in unseen:
+            continue
+        reason = f"it feeds {str(node.target)!r}, which is there only in training"
+        waiting, seen = list(node.all_input_nodes), set()
+        while waiting:
+            source = waiting.pop()
+            if source in seen:
+                continue
+            seen.add(source)
+            if source.op == "call_module" and str(source.target) in makers:
+                reading.ties.freeze(makers[str(source.target)], reason)
+            else:
+                waiting += source.all_input_nodes
 
 
 def _visit(reading: Reading, node: fx.Node) -> int | None:
@@ -36,7 +63,8 @@ def _visit(reading: Reading, node: fx.Node) -> int | None:
     if node.op == "placeholder":
         return reading.new(Fixed(shape[1])) if len(shape) > 1 else None
     if node.op == "output":
-        reading.freeze(node.all_input_nodes, OUTPUT)
+        several = len(node.all_input_nodes) > 1
+        reading.freeze(node.all_input_nodes, "it is one of several outputs" if several else OUTPUT)
         return None
     if node.op == "get_attr":
         return None
