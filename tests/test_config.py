@@ -98,7 +98,7 @@ def test_a_written_config_is_read_again(
 
 def test_presets() -> None:
     assert quick("cifar10") == Training(
-        epochs=10, batch_size=64, lr=0.1, weight_decay=2e-4, warmup_epochs=0.5
+        epochs=10, batch_size=64, lr=0.1, weight_decay=5e-4, warmup_epochs=0.5
     )
     assert paper("cifar10") == Training(
         epochs=300, batch_size=256, lr=0.1, weight_decay=5e-4, warmup_epochs=5.0

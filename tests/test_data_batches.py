@@ -34,9 +34,15 @@ def literal_crop(x: Tensor, offsets: Tensor, padding: int) -> Tensor:
                 for column in range(width):
                     y = row + int(offsets[i, 0]) - padding
                     z = column + int(offsets[i, 1]) - padding
-                    if 0 <= y < height and 0 <= z < width:
-                        out[i, c, row, column] = x[i, c, y, z]
+                    out[i, c, row, column] = x[i, c, mirrored(y, height), mirrored(z, width)]
     return out
+
+
+def mirrored(position: int, size: int) -> int:
+    """Beyond the edge, the way back; the pixel on the edge is there once."""
+    if position < 0:
+        return -position
+    return 2 * (size - 1) - position if position >= size else position
 
 
 def test_crop_is_the_literal_loop() -> None:
@@ -84,9 +90,9 @@ def test_augmented_batch_is_a_crop_and_flip_of_its_images() -> None:
     for row in range(3):
         for column in range(3):
             cut = literal_crop(split.images, torch.tensor([[row, column]] * 8), 1)
-            for mirrored in (False, True):
-                pixels = cut.flip(3) if mirrored else cut
-                views[row, column, mirrored] = normalise(pixels, split.mean, split.std)
+            for flipped in (False, True):
+                pixels = cut.flip(3) if flipped else cut
+                views[row, column, flipped] = normalise(pixels, split.mean, split.std)
     seen = set()
     for epoch in range(30):
         ((x, y),) = split.shuffled(8, seed=3, epoch=epoch)

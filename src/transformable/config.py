@@ -42,7 +42,7 @@ class Training:
     """Momentum of SGD."""
     nesterov: bool = True
     """Nesterov's momentum, where there is momentum."""
-    weight_decay: float = 2e-4
+    weight_decay: float = 5e-4
     """Weight decay, on every parameter."""
     warmup_epochs: float = 0.5
     """Epochs, out of all, in which the learning rate rises from 0 (at most half of them)."""

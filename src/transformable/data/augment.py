@@ -6,22 +6,32 @@ They take what was drawn as arguments and draw nothing. Images are gathered as t
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 __all__ = ["crop", "flip", "normalise"]
 
 
 def crop(x: Tensor, offsets: Tensor, padding: int) -> Tensor:
-    """Pad every side with `padding` black pixels and cut image i out at offsets[i] = (row, column).
+    """Mirror `padding` pixels over every side and cut image i out at offsets[i] = (row, column).
 
     >>> image = torch.tensor([[[[1, 2], [3, 4]]]])
     >>> crop(image, torch.tensor([[2, 1]]), padding=1).tolist()
-    [[[[3, 4], [0, 0]]]]
+    [[[[3, 4], [1, 2]]]]
     """
-    # Black (0 before normalising, not the mean) is what the published recipes pad with.
-    padded = functional.pad(x, (padding,) * 4)
+    # Mirrored, not black as in the published recipes: a black rim is in no test image, and the
+    # statistics of the norms would be those of images that have one.
+    rows, columns = (_mirrored(size, padding, x.device) for size in x.shape[2:])
+    padded = x.index_select(2, rows).index_select(3, columns)
     windows = padded.unfold(2, x.shape[2], 1).unfold(3, x.shape[3], 1)
     return windows[torch.arange(len(x)), :, offsets[:, 0], offsets[:, 1]]
+
+
+def _mirrored(size: int, padding: int, device: torch.device) -> Tensor:
+    """
+    >>> _mirrored(4, 2, torch.device("cpu")).tolist()
+    [2, 1, 0, 1, 2, 3, 2, 1]
+    """
+    position = torch.arange(-padding, size + padding, device=device).abs()
+    return torch.where(position >= size, 2 * (size - 1) - position, position).clamp(min=0)
 
 
 def flip(x: Tensor, mask: Tensor) -> Tensor:

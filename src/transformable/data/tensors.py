@@ -25,7 +25,7 @@ class TensorSplit:
     """By channel, in the units of `images`."""
     std: Tensor
     padding: int
-    """Training images are cut at random out of the image with this much black around it."""
+    """Training images are cut at random out of the image with this much mirrored around it."""
     flips: bool
     """Whether half of the training images are mirrored."""
 
