@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Group
 from rich.table import Table
 
 from . import data, factory
@@ -32,13 +33,14 @@ class Outcome:
     title: str
     result: dict[str, Any]
 
-    def show(self) -> Table:
-        table = Table(title=self.title, show_header=False, title_justify="left")
+    def show(self) -> Group:
+        table = Table(show_header=False)
         table.add_column(style="bold")
         table.add_column(justify="right")
         for name, value in self.result.items():
             table.add_row(name.replace("_", " "), _words(name, value))
-        return table
+        # above the table, not in it, where a long name would be broken at the table's width
+        return Group(self.title, table)
 
 
 def train(args: Train) -> Outcome | None:
