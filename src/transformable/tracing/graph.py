@@ -15,8 +15,8 @@ from ..padded import PaddedAdd
 __all__ = [
     "Stage",
     "block_of",
-    "evaluating",
     "find_stages",
+    "in_mode",
     "inside",
     "measure",
     "path_of",
@@ -71,10 +71,10 @@ def _has_two_modes(module: nn.Module) -> bool:
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """The network as it is when it is used, and afterwards each part in the mode it was in."""
+def in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
+    """The network in training or in use, and afterwards each part in the mode it was in."""
     modes = [(module, module.training) for module in model.modules()]
-    model.eval()
+    model.train(training)
     try:
         yield
     finally:
@@ -104,15 +104,11 @@ def record(model: nn.Module) -> tuple[fx.Graph, dict[str, str]]:
 
 def record_training(model: nn.Module) -> fx.Graph | None:
     """The graph of the network in training, if it can be followed."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.train()
     try:
-        return Tracer().trace(model, _defaults(model))
+        with in_mode(model, training=True):
+            return Tracer().trace(model, _defaults(model))
     except Exception:  # only a second look
         return None
-    finally:
-        for module, mode in modes:
-            module.training = mode
 
 
 def _defaults(model: nn.Module) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from ..padded import PaddedAdd
-from .graph import evaluating
+from .graph import in_mode
 from .joins import add, mul, padded_add
 from .layout import Concat, Fixed, Place, Repeat
 from .reading import Reading
@@ -184,7 +184,7 @@ def custom(reading: Reading, node: fx.Node) -> int | None:
     x = torch.rand(reading.shape(tensors[0]), generator=torch.Generator().manual_seed(0))
     half = x[:, : (x.shape[1] + 1) // 2]
     try:
-        with evaluating(module), torch.no_grad():
+        with in_mode(module, training=False), torch.no_grad():
             alone = torch.equal(module(x)[:, : half.shape[1]], module(half))
     except Exception:  # it is somebody else's code
         alone = False

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import fx, nn
 
-from .graph import block_of, evaluating, find_stages, measure, path_of, record
+from .graph import block_of, find_stages, in_mode, measure, path_of, record
 from .layout import Fixed, Layout, Own
 from .ties import Ties
 
@@ -77,7 +77,7 @@ class Reading:
         self.model = model
         self.residual = residual
         self.modules = dict(model.named_modules())
-        with evaluating(model):
+        with in_mode(model, training=False):
             self.graph, self.opaque = record(model)
             self.found = measure(model, self.graph, input_shape)
         self.stages = find_stages(model, self.graph, self.found)
