@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from transformable.config import Train
+from transformable.arguments import Train
 from transformable.configfile import read_config
 from transformable.runs import Run, default_folder, write_whole
 
@@ -131,7 +131,7 @@ def test_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 HOLD = """
 import sys
-from transformable.config import Train
+from transformable.arguments import Train
 from transformable.runs import Run
 run = Run.open(sys.argv[1], Train())
 print("open", flush=True)

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import transformable as tas
-from transformable.align import Align
+from transformable.config import Align
 from transformable.draw import Draw
 from transformable.supernet import Group, SuperNet
 

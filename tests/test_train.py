@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from transformable.config import Train, Training
+from transformable.arguments import Train
+from transformable.config import Training
 from transformable.data import Dataset, from_tensors
 from transformable.devices import make_fabric
 from transformable.evaluation import evaluate

@@ -57,7 +57,7 @@ def whole(folder: Path) -> Path:
 def start(folder: Path, out: str) -> BaseProcess:
     # The server imports torch once; each process forked from it starts at once.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["transformable.commands"])
+    context.set_forkserver_preload(["transformable.commands.train"])
     process = context.Process(target=command, args=(str(folder), out))
     process.start()
     return process

@@ -5,14 +5,13 @@ channel of the wide map the two channels of the narrow one that it comes from, a
 """
 
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from torch import Tensor
 
-__all__ = ["Align", "matrix", "spread", "tables"]
+from .config import Align
 
-Align = Literal["pool", "linear", "pad"]
+__all__ = ["matrix", "spread", "tables"]
 
 
 def spread(narrow: int, wide: int, align: Align) -> tuple[Tensor, Tensor]:

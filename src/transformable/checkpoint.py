@@ -1,18 +1,19 @@
-"""All that a training has to remember, and when it is saved."""
+"""All that a job has to remember, and when it is saved."""
 
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 from lightning_fabric import Fabric
-from torch import Tensor, nn
+from torch import Tensor
 
 from .devices import add_up, agree
 from .interrupt import Interrupted, StopSignals
 from .runs import Run
 
-__all__ = ["Saver", "State", "Tally"]
+__all__ = ["Progressing", "Saver", "State", "Tally"]
 
 # Losses stay on the device and are looked at together, this often.
 LOOK_EVERY = 50
@@ -22,17 +23,32 @@ AGREE_EVERY = 10
 
 
 @dataclass(kw_only=True)
-class State:
-    """Where a training is, apart from the network and the optimiser."""
+class Progressing:
+    """Where a job is, apart from what it works on."""
 
     step: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
     """One row for each finished epoch."""
+    seconds: float = 0.0
+    """Of the running epoch."""
+
+
+class Part(Protocol):
+    """A network, an optimiser: what has a state of its own."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Any], /) -> Any: ...
+
+
+@dataclass(kw_only=True)
+class State(Progressing):
+    """Where a training is."""
+
     loss: float = 0.0
     """Summed over the images of the running epoch, like the counts below."""
     right: int = 0
     seen: int = 0
-    seconds: float = 0.0
 
 
 class Tally:
@@ -74,26 +90,35 @@ class Tally:
         if bad:
             raise ValueError(f"the loss is not a finite number at step {bad}; use a lower lr")
 
+    def gather(self) -> None:
+        """Flush, and put the sums of all processes into the first and 0 into the others."""
+        self.flush()
+        if self._fabric.world_size == 1:
+            return
+        state = self._state
+        own = torch.tensor([state.loss, state.right, state.seen], dtype=torch.float64)
+        (loss, right, seen) = add_up(self._fabric, own.to(self._fabric.device))
+        first = self._fabric.global_rank == 0
+        (state.loss, state.right, state.seen) = (
+            (loss, int(right), int(seen)) if first else (0.0, 0, 0)
+        )
+
+
+S = TypeVar("S", bound=Progressing)
+
 
 class Saver:
-    """Keeps a training in its run folder, and stops it when asked to by a signal.
+    """Keeps a job in its run folder, and stops it when asked to by a signal.
 
     In all processes but the first there is no run folder, and nothing is written.
     """
 
     def __init__(
-        self,
-        run: Run | None,
-        fabric: Fabric,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        *,
-        seconds: float,
+        self, run: Run | None, fabric: Fabric, parts: Mapping[str, Part], *, seconds: float
     ) -> None:
         self._run = run
         self._fabric = fabric
-        self._model = model
-        self._optimizer = optimizer
+        self._parts = parts
         self._seconds = seconds
         self._saved = time.monotonic()
         self._signals = StopSignals()
@@ -107,38 +132,30 @@ class Saver:
     def __exit__(self, *_: object) -> None:
         self._signals.__exit__()
 
-    def restore(self) -> State:
-        """The state to start from: the saved one, put back, or a new one."""
+    def restore(self, fresh: S) -> S:
+        """The state to start from: the saved one, put back, or this one."""
         saved = None
         if self._run is not None:
             self._run.begin()
             saved = self._run.checkpoint()
         saved = self._fabric.broadcast(saved)
         if saved is None:
-            return State()
-        self._model.load_state_dict(saved["model"])
-        self._optimizer.load_state_dict(saved["optimizer"])
-        state = State(**saved["state"])
-        if self._fabric.global_rank > 0:
-            state.loss, state.right, state.seen = 0.0, 0, 0  # they are the sums of all processes
+            return fresh
+        for name, part in self._parts.items():
+            part.load_state_dict(saved[name])
+        state = type(fresh)(**saved["state"])
         if self._run is not None and state.history:
             self._run.save_metrics(state.history)
         return state
 
-    def save(self, state: State) -> None:
+    def save(self, state: Progressing) -> None:
         """Write a checkpoint."""
-        self.gather(state)
         if self._run is not None:
-            self._run.save_checkpoint(
-                {
-                    "model": self._model.state_dict(),
-                    "optimizer": self._optimizer.state_dict(),
-                    "state": asdict(state),
-                }
-            )
+            parts = {name: part.state_dict() for name, part in self._parts.items()}
+            self._run.save_checkpoint({**parts, "state": asdict(state)})
         self._saved = time.monotonic()
 
-    def save_epoch(self, state: State) -> None:
+    def save_epoch(self, state: Progressing) -> None:
         """Write the checkpoint and the metrics after an epoch."""
         # in this order, metrics never run ahead of what would be gone on with
         self.save(state)
@@ -146,32 +163,21 @@ class Saver:
             self._run.save_metrics(state.history)
             self._run.save_event(state.history[-1])
 
-    def after_step(self, state: State, tally: Tally) -> None:
-        """Save if it is time, stop if somebody asked for it."""
+    def after_step(self, state: Progressing, settle: Callable[[], None]) -> None:
+        """Save if it is time, stop if somebody asked for it; `settle` makes the state complete."""
         if self._fabric.world_size > 1 and state.step % AGREE_EVERY:
             return
         due = self._run is not None and time.monotonic() - self._saved >= self._seconds
         wish = agree(self._fabric, STOP if self._signals.requested else SAVE if due else NOTHING)
         if wish == NOTHING:
             return
-        tally.flush()
+        settle()
         self.save(state)
         if wish == STOP:
             raise Interrupted(f"stopped after step {state.step}")
 
-    def while_evaluating(self, state: State) -> None:
+    def while_evaluating(self, state: Progressing) -> None:
         """Stop if somebody asked for it; several processes do so only between training steps."""
         if self._signals.requested and self._fabric.world_size == 1:
             self.save(state)
             raise Interrupted(f"stopped after step {state.step}")
-
-    def gather(self, state: State) -> None:
-        """Put the sums of all processes into the first, and 0 into the others."""
-        if self._fabric.world_size == 1:
-            return
-        own = torch.tensor([state.loss, state.right, state.seen], dtype=torch.float64)
-        (loss, right, seen) = add_up(self._fabric, own.to(self._fabric.device))
-        first = self._fabric.global_rank == 0
-        (state.loss, state.right, state.seen) = (
-            (loss, int(right), int(seen)) if first else (0.0, 0, 0)
-        )

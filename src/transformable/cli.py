@@ -36,18 +36,23 @@ class Command:
 COMMANDS = {
     "train": Command(
         summary="train a network and test it",
-        config="transformable.config:Train",
-        function="transformable.commands:train",
+        config="transformable.arguments:Train",
+        function="transformable.commands.train:train",
+    ),
+    "search": Command(
+        summary="learn how wide each layer and how deep each stage should be",
+        config="transformable.arguments:Search",
+        function="transformable.commands.search:search",
     ),
     "evaluate": Command(
         summary="accuracy of a trained network on the test set",
-        config="transformable.config:Evaluate",
-        function="transformable.commands:evaluate",
+        config="transformable.arguments:Evaluate",
+        function="transformable.commands.evaluate:evaluate",
     ),
     "cost": Command(
         summary="what a network costs, layer by layer, as it is or at a shape",
-        config="transformable.config:Cost",
-        function="transformable.costing:cost",
+        config="transformable.arguments:Cost",
+        function="transformable.commands.cost:cost",
     ),
 }
 
@@ -124,7 +129,7 @@ def parse(name: str, kind: Any, arguments: list[str]) -> Any:
 
     None if the arguments asked for help, which is printed.
 
-    >>> from transformable.config import Train
+    >>> from transformable.arguments import Train
     >>> parse("train", Train, ["--preset", "paper", "--epochs", "3"]).batch_size
     256
     >>> parse("train", Train, ["--epoch", "3"])
@@ -152,7 +157,8 @@ def _base(kind: Any, arguments: list[str]) -> Any:
     file = _given(arguments, "config")
     if "preset" not in {field.name for field in fields(kind)}:
         return base if file is None else read_config(file, base)
-    from .presets import PRESETS
+    from .config import Searching
+    from .presets import PRESETS, SEARCHES
 
     # the preset, and the dataset that it depends on, may themselves stand in the config file
     named = base if file is None else read_config(file, base)
@@ -160,7 +166,8 @@ def _base(kind: Any, arguments: list[str]) -> Any:
     data = _given(arguments, "data") or named.data
     if preset not in PRESETS:
         raise ValueError(f"unknown preset {preset!r}; use one of {', '.join(PRESETS)}")
-    start = replace(base, **vars(PRESETS[preset](data)))
+    presets = SEARCHES if issubclass(kind, Searching) else PRESETS
+    start = replace(base, **vars(presets[preset](data)))
     return start if file is None else read_config(file, start)
 
 

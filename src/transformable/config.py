@@ -1,24 +1,24 @@
-"""What can be chosen: one frozen dataclass for training and one for the arguments of each command.
+"""How to train and how to search: frozen dataclasses, whose values are checked where they are made.
 
-The text under each field is its ``--help``. Values are checked where they are made.
+The text under each field is its ``--help``.
 """
 
 import math
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
-from tyro.conf import Positional, arg
+__all__ = ["Metric", "Precision", "Preset", "Searching", "Training", "values"]
 
-__all__ = ["Cost", "Evaluate", "Precision", "Preset", "Train", "Training"]
-
+Metric = Literal["macs", "params"]
 Precision = Literal["32-true", "bf16-mixed"]
 Preset = Literal["quick", "paper"]
-Residual = Literal["auto", "pad", "project", "tied"]
 
-Text = Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")]
-File = Annotated[str | None, arg(metavar="FILE", help_behavior_hint="")]
-Folder = Annotated[str | None, arg(metavar="DIR", help_behavior_hint="")]
-Count = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
+Align = Literal["pool", "linear", "pad"]
+Sampling = Literal["gumbel", "softmax"]
+Pull = Literal["piecewise", "multiplier"]
+Fall = Literal["linear", "cosine"]
+
+RATIOS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,140 +52,80 @@ class Training:
     """Share of the training set that is held out to watch the training (0: none)."""
 
     def __post_init__(self) -> None:
-        _at_least(self, "epochs", 1)
-        _at_least(self, "batch_size", 1)
-        _above(self, "lr", 0)
-        _from_below(self, "momentum", 0, 1)
-        _at_least(self, "weight_decay", 0)
-        _at_least(self, "warmup_epochs", 0)
-        _from_below(self, "label_smoothing", 0, 1)
-        _from_below(self, "validation", 0, 1)
+        at_least(self, "epochs", 1)
+        at_least(self, "batch_size", 1)
+        above(self, "lr", 0)
+        from_below(self, "momentum", 0, 1)
+        at_least(self, "weight_decay", 0)
+        at_least(self, "warmup_epochs", 0)
+        from_below(self, "label_smoothing", 0, 1)
+        from_below(self, "validation", 0, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train(Training):
-    """Train a network and test it.
+class Searching(Training):
+    """How to search: the weights learn as in training, on one half of the images; the logits of the
+    sizes learn on the other half, by Adam.
 
-    The same command on the same run folder goes on where it stopped. Values come
-    from the preset, then the config file, then the command line.
+    >>> Searching(select=1)
+    Traceback (most recent call last):
+    ValueError: select=1 leaves the logits without a gradient, ...
     """
 
-    model: str = "resnet20"
-    """Name of a network, or path.py:factory."""
-    data: str = "digits"
-    """digits, cifar10, cifar100, folder:PATH or npz:PATH."""
-    data_dir: Folder = None
-    """Folder that holds the files of the dataset."""
-    download: bool = False
-    """Fetch the dataset if it is not there."""
-    preset: Preset = "quick"
-    """Where the training starts from: quick (minutes) or paper (the published schedule)."""
-    config: File = None
-    """TOML file with any of these keys."""
-    out: Folder = None
-    """Run folder (default: runs/MODEL-DATA-seedN)."""
-    seed: int = 0
-    """Decides the initial weights, the order of the images and their augmentation."""
-    device: str = "auto"
-    """auto, cpu, mps, cuda or cuda:INDEX."""
-    devices: int = 1
-    """How many devices (with cpu: processes) share each batch."""
-    precision: Precision = "32-true"
-    """Arithmetic: 32-bit, or mixed with bfloat16."""
-    workers: int = 2
-    """Processes that decode photos."""
-    checkpoint_seconds: float = 30.0
-    """Longest time between two checkpoints; there is one after each epoch too."""
-    json: bool = False
-    """Print one JSON object and nothing else."""
+    validation: float = 0.0
+    """Share of the training set that is held out of the search (0: none)."""
+    pretrain_epochs: int = 0
+    """Epochs of plain training before the search, if no trained weights are given."""
+    sort: bool = True
+    """Put the most important channels of each layer first before the search begins."""
+    hold_epochs: float = 0.0
+    """Epochs at the beginning of the search in which only the weights learn."""
+    select: int = 2
+    """Candidates of a layer that each step draws."""
+    force: bool = False
+    """Allow select=1, whose logits learn nothing but the cost."""
+    align: Align = "pool"
+    """How feature maps of different widths are brought to one: pool, linear or pad."""
+    sampling: Sampling = "gumbel"
+    """Draw sizes at random (gumbel), or mix all of them by their probabilities (softmax)."""
+    tau_start: float = 10.0
+    """Temperature of the Gumbel-softmax at the first step."""
+    tau_end: float = 0.1
+    """Temperature at the last step."""
+    tau_fall: Fall = "linear"
+    """How the temperature falls: linear or cosine."""
+    arch_lr: float = 0.001
+    """Learning rate of the logits."""
+    arch_weight_decay: float = 0.001
+    """Weight decay of the logits."""
+    pull: Pull = "piecewise"
+    """What pulls the cost to the budget: the paper's piecewise loss, or a multiplier that grows
+    while the expected cost is off the target."""
+    lambda_cost: float = 2.0
+    """Weight of that pull (0: none)."""
+    tolerance: float = 0.05
+    """How far from the target the cost may be, as a share of it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _named(self, "model", "data")
-        _at_least(self, "seed", 0)
-        if self.seed >= 2**63:
-            raise ValueError(f"seed must be below 2**63, not {self.seed}")
-        _at_least(self, "devices", 1)
-        _at_least(self, "workers", 0)
-        _at_least(self, "checkpoint_seconds", 0)
-        _one_of(self, "preset", get_args(Preset))
-        _one_of(self, "precision", get_args(Precision))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evaluate:
-    """Accuracy on the test set: of a run folder, or of a network with a weights file."""
-
-    run: Annotated[Positional[str | None], arg(metavar="RUN_DIR")] = None
-    """Folder of a finished run; gives the network, the weights and the dataset."""
-    model: Text = None
-    """Name of a network, or path.py:factory."""
-    weights: File = None
-    """Weights of the network: .safetensors, or a torch file with a state dict."""
-    data: Text = None
-    """digits, cifar10, cifar100, folder:PATH or npz:PATH (default: the run's, else digits)."""
-    data_dir: Folder = None
-    """Folder that holds the files of the dataset."""
-    download: bool = False
-    """Fetch the dataset if it is not there."""
-    config: File = None
-    """TOML file with any of these keys."""
-    batch_size: int = 500
-    """Images per forward pass."""
-    device: str = "auto"
-    """auto, cpu, mps, cuda or cuda:INDEX."""
-    precision: Precision = "32-true"
-    """Arithmetic: 32-bit, or mixed with bfloat16."""
-    workers: int = 2
-    """Processes that decode photos."""
-    json: bool = False
-    """Print one JSON object and nothing else."""
-
-    def __post_init__(self) -> None:
-        _at_least(self, "batch_size", 1)
-        _at_least(self, "workers", 0)
-        _one_of(self, "precision", get_args(Precision))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cost:
-    """MACs and parameters of a network, layer by layer, exact.
-
-    A MAC is a multiply-accumulate of a convolution or linear layer, for one image; the bias of a
-    linear layer counts one an output. The paper calls them FLOPs.
-    """
-
-    model: str = "resnet20"
-    """Name of a network, or path.py:factory."""
-    data: str = "digits"
-    """Dataset that says how large the images are and how many classes there are."""
-    data_dir: Folder = None
-    """Folder that holds the files of the dataset."""
-    size: Count = None
-    """Height and width of the images, instead of the dataset's (with 3 channels)."""
-    num_classes: Count = None
-    """Number of classes, instead of the dataset's."""
-    shape: File = None
-    """JSON file with a shape of the network."""
-    published: Text = None
-    """A network that the paper's authors published; "list" shows them all."""
-    residual: Residual = "auto"
-    """What becomes of an add whose sides differ; auto is project if published, else pad."""
-    config: File = None
-    """TOML file with any of these keys."""
-    json: bool = False
-    """Print one JSON object and nothing else."""
-
-    def __post_init__(self) -> None:
-        _named(self, "model", "data")
-        for name in ("size", "num_classes"):
-            if getattr(self, name) is not None:
-                _at_least(self, name, 1)
-        _one_of(self, "residual", get_args(Residual))
-        if self.shape and self.published:
-            raise ValueError("give --shape or --published, not both")
-        if self.published and (self.model, self.data) != (Cost.model, Cost.data):
-            raise ValueError("a published network has its own --model and --data: leave them out")
+        at_least(self, "pretrain_epochs", 0)
+        at_least(self, "hold_epochs", 0)
+        at_least(self, "select", 1)
+        if self.select == 1 and self.sampling == "gumbel" and not self.force:
+            raise ValueError(
+                "select=1 leaves the logits without a gradient, because the weight of a single "
+                "candidate is always 1; use 2 or more, or force it"
+            )
+        one_of(self, "align", get_args(Align))
+        one_of(self, "sampling", get_args(Sampling))
+        one_of(self, "tau_fall", get_args(Fall))
+        one_of(self, "pull", get_args(Pull))
+        for name in ("tau_start", "tau_end", "arch_lr"):
+            above(self, name, 0)
+        for name in ("arch_weight_decay", "lambda_cost"):
+            at_least(self, name, 0)
+        if not 0 < self.tolerance < 1:
+            raise ValueError(f"tolerance must be above 0 and below 1, not {self.tolerance}")
 
 
 def values(config: Any) -> dict[str, Any]:
@@ -194,31 +134,31 @@ def values(config: Any) -> dict[str, Any]:
     return {name: value for name, value in pairs if value is not None}
 
 
-def _at_least(config: Any, name: str, low: float) -> None:
+def at_least(config: Any, name: str, low: float) -> None:
     value = getattr(config, name)
     if not low <= value < math.inf:
         raise ValueError(f"{name} must be at least {low}, not {value}")
 
 
-def _above(config: Any, name: str, low: float) -> None:
+def above(config: Any, name: str, low: float) -> None:
     value = getattr(config, name)
     if not low < value < math.inf:
         raise ValueError(f"{name} must be above {low}, not {value}")
 
 
-def _from_below(config: Any, name: str, low: float, high: float) -> None:
+def from_below(config: Any, name: str, low: float, high: float) -> None:
     value = getattr(config, name)
     if not low <= value < high:
         raise ValueError(f"{name} must be at least {low} and below {high}, not {value}")
 
 
-def _named(config: Any, *names: str) -> None:
+def named(config: Any, *names: str) -> None:
     for name in names:
         if not getattr(config, name):
             raise ValueError(f"{name} must not be empty")
 
 
-def _one_of(config: Any, name: str, known: tuple[str, ...]) -> None:
+def one_of(config: Any, name: str, known: tuple[str, ...]) -> None:
     value = getattr(config, name)
     if value not in known:
         raise ValueError(f"{name} must be one of {', '.join(known)}, not {value!r}")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .config import Precision
 
-__all__ = ["add_up", "agree", "make_fabric"]
+__all__ = ["add_up", "agree", "average", "make_fabric"]
 
 # it tells of every process it starts
 logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
@@ -53,6 +53,14 @@ def add_up(fabric: Fabric, own: Tensor) -> list[float]:
         torch.distributed.all_reduce(own)
     sums: list[float] = own.tolist()
     return sums
+
+
+def average(fabric: Fabric, own: Tensor) -> Tensor:
+    """The mean over all processes."""
+    if fabric.world_size > 1:
+        torch.distributed.all_reduce(own)
+        own /= fabric.world_size
+    return own
 
 
 def _check_present(device: str, index: int, devices: int) -> None:

@@ -18,7 +18,7 @@ from .cost import layer_cost
 from .space import Space
 from .tracing import Concat, Fixed, Join, Last, Layer, Own, Place, Repeat, Union, placed
 
-__all__ = ["Chances", "Expectation"]
+__all__ = ["Chances", "Expectation", "Masks", "coefficients"]
 
 Chances = Mapping[str, Tensor]
 """For each layer and each stage the probabilities of its candidates."""
@@ -68,11 +68,15 @@ class Expectation:
         return widths.chances[stage][torch.tensor(kept)].sum()
 
 
-def _layer_mean(layer: Layer, widths: "Widths", which: int) -> Tensor:
+def coefficients(layer: Layer, which: int) -> tuple[int, int, int, int]:
     """Costs are a + b in + c out + d in out: four of them say which."""
     costs = [[layer_cost(layer, c_in, c_out)[which] for c_out in (0, 1)] for c_in in (0, 1)]
     a, b, c = costs[0][0], costs[1][0] - costs[0][0], costs[0][1] - costs[0][0]
-    d = costs[1][1] - a - b - c
+    return a, b, c, costs[1][1] - a - b - c
+
+
+def _layer_mean(layer: Layer, widths: "Widths", which: int) -> Tensor:
+    a, b, c, d = coefficients(layer, which)
     total = torch.tensor(float(a), dtype=torch.float64)
     if b:
         total = total + b * widths.mean(layer.inputs)

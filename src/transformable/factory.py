@@ -9,8 +9,17 @@ import torch
 from torch import nn
 
 from . import models
+from .data import Info
 
-__all__ = ["build", "check_outputs"]
+__all__ = ["build", "check_outputs", "network"]
+
+
+def network(spec: str, info: Info) -> nn.Module:
+    """The network for a dataset, tried once on an image of its size."""
+    (channels, _, _) = info.input_shape
+    model = build(spec, num_classes=info.num_classes, in_channels=channels)
+    check_outputs(model, info.input_shape, info.num_classes, info.name)
+    return model
 
 
 def build(spec: str, *, num_classes: int, in_channels: int) -> nn.Module:

@@ -1,11 +1,11 @@
-"""Where a training starts from, by name; both may depend on the dataset."""
+"""Where a training and a search start from, by name; both may depend on the dataset."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
-from .config import Preset, Training
+from .config import Preset, Searching, Training
 
-__all__ = ["PRESETS", "paper", "quick"]
+__all__ = ["PRESETS", "SEARCHES", "paper", "quick"]
 
 
 def quick(data: str) -> Training:
@@ -23,8 +23,40 @@ def paper(data: str) -> Training:
     return replace(cifar, epochs=120, weight_decay=1e-4) if _photos(data) else cifar
 
 
+def quick_search(data: str) -> Searching:
+    """A search that pays in minutes; docs/results.md says how it was tuned.
+
+    The network is trained first: what it has learnt tells at once which channels matter, where a
+    search from scratch would need many epochs before its gradients say anything.
+    """
+    return Searching(
+        pretrain_epochs=8,
+        epochs=5,
+        batch_size=64,
+        lr=0.025,
+        warmup_epochs=0.25,
+        select=8,
+        align="pad",
+        tau_start=2.0,
+        arch_lr=0.02,
+        pull="multiplier",
+    )
+
+
+def paper_search(data: str) -> Searching:
+    """The search of the paper: from scratch, 600 epochs, or 120 on photos.
+
+    >>> paper_search("cifar10").epochs, paper_search("cifar10").tau_start
+    (600, 10.0)
+    """
+    cifar = Searching(epochs=600, batch_size=256, lr=0.1, weight_decay=5e-4, sort=False)
+    cifar = replace(cifar, warmup_epochs=0.0, arch_lr=0.001, arch_weight_decay=0.001)
+    return replace(cifar, epochs=120, weight_decay=1e-4) if _photos(data) else cifar
+
+
 def _photos(data: str) -> bool:
     return data.startswith("folder:")
 
 
 PRESETS: dict[Preset, Callable[[str], Training]] = {"quick": quick, "paper": paper}
+SEARCHES: dict[Preset, Callable[[str], Searching]] = {"quick": quick_search, "paper": paper_search}

@@ -12,8 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
-from .config import Train, values
+from .arguments import Job
+from .config import values
 from .configfile import read_config, write_config
+from .shape import Shape
 
 if TYPE_CHECKING:
     from torch import nn
@@ -26,6 +28,7 @@ FREE = {
     "config",
     "data_dir",
     "device",
+    "dry_run",
     "download",
     "json",
     "out",
@@ -38,6 +41,7 @@ class Run:
     """A folder that one process at a time may write, and that belongs to one config.
 
     >>> import tempfile
+    >>> from transformable.arguments import Train
     >>> folder = tempfile.mkdtemp() + "/run"
     >>> with Run.open(folder, Train(epochs=2)) as run:
     ...     run.begin()
@@ -46,14 +50,14 @@ class Run:
     ValueError: ... belongs to another config: epochs is 2 there and 3 here; ...
     """
 
-    def __init__(self, folder: Path, config: Train, lock: IO[str]) -> None:
+    def __init__(self, folder: Path, config: Job, lock: IO[str]) -> None:
         self.folder = folder
         self._config = config
         self._lock = lock
         self._events: Any = None
 
     @classmethod
-    def open(cls, folder: str | Path, config: Train) -> "Run":
+    def open(cls, folder: str | Path, config: Job) -> "Run":
         """Make the folder, or take up an earlier run of the same config."""
         folder = Path(folder)
         try:
@@ -82,7 +86,7 @@ class Run:
     def _check(self) -> None:
         path = self.folder / "config.toml"
         if path.exists():
-            _check_same(self.folder, read_config(path, Train()), self._config)
+            _check_same(self.folder, read_config(path, type(self._config)()), self._config)
         elif any(entry.name != ".lock" for entry in self.folder.iterdir()):
             raise ValueError(
                 f"folder {self.folder} has files but no config.toml, so it is not a run folder; "
@@ -142,6 +146,24 @@ class Run:
         writer.writerows(rows)
         self._write("metrics.csv", text.getvalue())
 
+    def append(self, name: str, lines: list[str]) -> None:
+        """Add lines to a file."""
+        path = self.folder / name
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.writelines(f"{line}\n" for line in lines)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise ValueError(f"cannot write {path}: {error.strerror}") from error
+
+    def cut(self, name: str, count: int) -> None:
+        """Keep the first lines of a file, if it is there."""
+        path = self.folder / name
+        if path.exists():
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+            self._write(name, "".join(lines[:count]))
+
     def save_event(self, row: dict[str, Any]) -> None:
         """Tell TensorBoard of one row, if it is installed."""
         try:
@@ -168,6 +190,10 @@ class Run:
         }
         content = safetensors.torch.save(state)
         self._write("model.safetensors", lambda file: file.write(content))
+
+    def save_shape(self, shape: Shape) -> None:
+        """Write shape.json."""
+        self._write("shape.json", shape.to_json() + "\n")
 
     def result(self) -> dict[str, Any] | None:
         """The result of a finished run, or None."""
@@ -214,17 +240,18 @@ def write_whole(path: Path, content: str | Callable[[BinaryIO], object]) -> None
         os.close(folder)
 
 
-def default_folder(config: Train) -> Path:
+def default_folder(config: Job, prefix: str = "") -> Path:
     """Where a run goes when nobody says.
 
+    >>> from transformable.arguments import Train
     >>> str(default_folder(Train(model="nets/mine.py:tiny", data="npz:faces.npz", seed=3)))
     'runs/nets-mine.py-tiny-npz-faces.npz-seed3'
     """
-    words = re.sub(r"[^\w.]+", "-", f"{config.model}-{config.data}").strip("-.")
+    words = re.sub(r"[^\w.]+", "-", f"{prefix}{config.model}-{config.data}").strip("-.")
     return Path("runs") / f"{words}-seed{config.seed}"
 
 
-def _check_same(folder: Path, old: Train, new: Train) -> None:
+def _check_same(folder: Path, old: Job, new: Job) -> None:
     (before, now) = (values(old), values(new))
     for name in now:
         if name not in FREE and before[name] != now[name]:

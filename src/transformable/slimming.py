@@ -14,7 +14,7 @@ from .shape import Shape
 from .space import Space
 from .tracing import Join, Layer, bits, inside, kept
 
-__all__ = ["slim"]
+__all__ = ["resize", "slim"]
 
 
 def slim(
@@ -65,7 +65,7 @@ def _reshape(small: nn.Module, space: Space, shape: Shape) -> nn.Module:
     for layer in space.layers:
         if layer.kind != "constant" and space.alive(layer, shape):
             outs, ins = (kept(space.layouts, masks, i) for i in (layer.outputs, layer.inputs))
-            _resize(small.get_submodule(layer.name), layer, outs, ins)
+            resize(small.get_submodule(layer.name), layer, outs, ins)
             if not layer.derived:
                 small.set_submodule(layer.name, nn.Identity())
     uneven = [join for join in space.joins if space.alive(join, shape) and _uneven(join, masks)]
@@ -83,7 +83,7 @@ def _uneven(join: Join, masks: Sequence[int]) -> bool:
     return made or len({masks[i] for i in (*join.operands, join.outputs)}) > 1
 
 
-def _resize(module: Any, layer: Layer, outs: list[int], ins: list[int]) -> None:
+def resize(module: Any, layer: Layer, outs: list[int], ins: list[int]) -> None:
     """Keep the given channels of a layer; -1 is a new one."""
     _set_sizes(module, layer.kind, len(outs), len(ins))
     matrix = layer.kind in ("conv", "linear")

@@ -9,6 +9,7 @@ from typing import Literal, Self
 import torch
 from torch import fx, nn
 
+from .config import RATIOS
 from .nearest import nearest
 from .shape import Shape
 from .tracing import OUTPUT, Join, Layer, Layout, Stage, evaluate, read
@@ -19,7 +20,6 @@ Residual = Literal["pad", "project", "tied"]
 Search = Literal["both", "width", "depth"]
 
 TRIES = 20_000
-RATIOS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -127,6 +127,23 @@ class Space:
         """How many shapes the space holds."""
         candidates = (*self.widths.values(), *self.depths.values())
         return prod(len(sizes) for sizes in candidates)
+
+    def at(self, places: Mapping[str, int]) -> Shape:
+        """The shape of these candidates, each by its place in its row."""
+        return Shape(
+            {name: sizes[places[name]] for name, sizes in self.widths.items()},
+            {name: sizes[places[name]] for name, sizes in self.depths.items()},
+        )
+
+    @property
+    def smallest(self) -> Shape:
+        """Every candidate at its smallest."""
+        return self.at(dict.fromkeys((*self.widths, *self.depths), 0))
+
+    @property
+    def largest(self) -> Shape:
+        """Every candidate at its largest; more than `full` where ratios are above 1."""
+        return self.at(dict.fromkeys((*self.widths, *self.depths), -1))
 
     def check(self, shape: Shape) -> None:
         """A ValueError names what does not fit this network: sizes need not be candidates."""

@@ -10,12 +10,13 @@ stay zero: every tensor keeps its full shape, and an add of different widths is 
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .align import Align, matrix, tables
+from .align import matrix, tables
+from .config import Align, Sampling
 from .draw import Draw, gumbel_draw, likeliest, mixture
 from .expectation import Expectation
 from .shape import Shape
@@ -24,25 +25,27 @@ from .twin import Mix, Searchable, Twin
 
 __all__ = ["SuperNet"]
 
-Sampling = Literal["gumbel", "softmax"]
-
 
 class Group(nn.Module):
     """The layers that have the same candidates: their scales and shifts, and their matrices."""
 
-    def __init__(self, names: list[str], candidates: tuple[int, ...], affine: bool, align: Align):
+    def __init__(
+        self, layers: Mapping[str, Searchable], candidates: tuple[int, ...], align: Align
+    ) -> None:
         super().__init__()
-        self.names = names
+        self.names = list(layers)
         sources, weights = tables(candidates, align)
         self.sources: Tensor
         self.portions: Tensor
         self.register_buffer("sources", sources, persistent=False)
         self.register_buffer("portions", weights, persistent=False)
+        scales = [layer.scale for layer in layers.values() if layer.scale is not None]
+        shifts = [layer.shift for layer in layers.values() if layer.shift is not None]
         self.scale = self.shift = None
-        if affine:
-            size = (len(names), len(candidates), max(candidates))
-            self.scale = nn.Parameter(torch.ones(size))
-            self.shift = nn.Parameter(torch.zeros(size))
+        if scales:
+            # every candidate starts from what the network has learnt
+            self.scale = nn.Parameter(torch.stack(scales)[:, None].repeat(1, len(candidates), 1))
+            self.shift = nn.Parameter(torch.stack(shifts)[:, None].repeat(1, len(candidates), 1))
 
     def forward(self, candidates: Tensor, weights: Tensor) -> Iterator[tuple[str, Mix]]:
         """The matrix and shift of each layer, from its drawn candidates and their weights."""
@@ -149,11 +152,32 @@ class SuperNet(nn.Module):
 
     def argmax(self) -> Shape:
         """The shape of the largest probabilities."""
-        best = {name: int(p.argmax()) for name, p in self.chances().items()}
-        return Shape(
-            {name: sizes[best[name]] for name, sizes in self.space.widths.items()},
-            {name: sizes[best[name]] for name, sizes in self.space.depths.items()},
+        best = (logits.argmax(1).tolist() for logits in self._logits())
+        names = (self.space.widths, self.space.depths)
+        return self.space.at(
+            {
+                n: i
+                for rows, at in zip(names, best, strict=True)
+                for n, i in zip(rows, at, strict=True)
+            }
         )
+
+    def discrepancy(self) -> float:
+        """The largest probability minus the second largest, on average over layers and stages."""
+        gaps = [p.topk(2).values for p in self._rows()]
+        return float(torch.cat([gap[:, 0] - gap[:, 1] for gap in gaps]).mean()) if gaps else 1.0
+
+    def entropy(self) -> float:
+        """The mean entropy of those rows, in nats."""
+        rows = self._rows()
+        return (
+            float(torch.cat([torch.special.entr(p).sum(1) for p in rows]).mean()) if rows else 0.0
+        )
+
+    def _rows(self) -> list[Tensor]:
+        """The probabilities of all layers and stages that have a choice."""
+        rows = [logits.detach().softmax(1) for logits in self._logits()]
+        return [p[(p > 0).sum(1) > 1] for p in rows if p.shape[1] > 1]
 
     def _logits(self) -> tuple[Tensor, Tensor]:
         never = float("-inf")
@@ -195,11 +219,12 @@ def _logits(candidates: Mapping[str, tuple[int, ...]]) -> tuple[nn.Parameter, Te
 
 
 def _groups(mixed: Mapping[str, Searchable], space: Space, align: Align) -> Iterator[Group]:
-    kinds: dict[tuple[tuple[int, ...], bool], list[str]] = {}
+    kinds: dict[tuple[tuple[int, ...], bool], dict[str, Searchable]] = {}
     for name, layer in mixed.items():
-        kinds.setdefault((space.widths[layer.choice], layer.affine), []).append(name)
-    for (candidates, affine), names in kinds.items():
-        yield Group(names, candidates, affine, align)
+        kind = space.widths[layer.choice], layer.scale is not None
+        kinds.setdefault(kind, {})[name] = layer
+    for (candidates, _), layers in kinds.items():
+        yield Group(layers, candidates, align)
 
 
 def _alignment(narrow: int, wide: int, size: int, align: Align, like: Tensor) -> Tensor | None:

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,17 +67,20 @@ def train(
     objective = objective or cross_entropy(settings.label_smoothing)
     size = settings.batch_size
     steps = check_steps(dataset.train, size, fabric.world_size)
-    rate = _schedule(settings, steps)
+    rate = rate_by_step(settings, steps)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    network, optimizer = fabric.setup(model, _sgd(model, settings))
-    saver = Saver(run, fabric, model, optimizer, seconds=checkpoint_seconds)
+    network, optimizer = fabric.setup(model, sgd(model.parameters(), settings))
+    parts = {"model": model, "optimizer": optimizer}
+    saver = Saver(run, fabric, parts, seconds=checkpoint_seconds)
 
     def score(split: Split) -> dict[str, float]:
         watch = lambda _: saver.while_evaluating(state)  # noqa: E731
         return evaluate(model, split, batch_size=size, fabric=fabric, each_batch=watch)
 
-    with saver, _own_randomness(fabric):
-        state = saver.restore()
+    with saver, own_randomness(fabric):
+        state = saver.restore(State())
+        if fabric.global_rank > 0:
+            state.loss, state.right, state.seen = 0.0, 0, 0  # they are the sums of all processes
         progress.start("training", settings.epochs * steps, state.step)
         for epoch in range(len(state.history), settings.epochs):
             share = {"rank": fabric.global_rank, "world": fabric.world_size}
@@ -86,7 +89,7 @@ def train(
             tally = Tally(state, fabric)
             for x, y in dataset.train.shuffled(size, seed=seed, epoch=epoch, start=start, **share):
                 (x, y) = fabric.to_device((x, y))
-                _seed(fabric, seed, state.step)
+                seed_step(fabric, "step", seed, state.step)
                 optimizer.param_groups[0]["lr"] = rate(state.step)
                 outcome = objective(network, x, y)
                 optimizer.zero_grad()
@@ -95,9 +98,8 @@ def train(
                 state.step += 1
                 tally.add(outcome, y)
                 progress.advance(state.step)
-                saver.after_step(state, tally)
-            tally.flush()
-            saver.gather(state)
+                saver.after_step(state, tally.gather)
+            tally.gather()
             validation = score(dataset.validation) if len(dataset.validation) else {}
             _close_epoch(state, rate(state.step - 1), validation)
             saver.save_epoch(state)
@@ -142,7 +144,8 @@ def learning_rate(step: int, *, total: int, warmup: int, peak: float) -> float:
     return peak * (1 + math.cos(math.pi * part)) / 2
 
 
-def _schedule(settings: Training, steps: int) -> Callable[[int], float]:
+def rate_by_step(settings: Training, steps: int) -> Callable[[int], float]:
+    """The learning rate of each step, for epochs of so many steps."""
     total = settings.epochs * steps
     warmup = min(round(settings.warmup_epochs * steps), total // 2)
     return lambda step: learning_rate(step, total=total, warmup=warmup, peak=settings.lr)
@@ -161,8 +164,9 @@ def check_steps(split: Split, batch_size: int, world: int) -> int:
     return steps
 
 
-def _sgd(model: nn.Module, settings: Training) -> torch.optim.SGD:
-    parameters = [p for p in model.parameters() if p.requires_grad]
+def sgd(parameters: Iterable[nn.Parameter], settings: Training) -> torch.optim.SGD:
+    """SGD over those that may change."""
+    parameters = [p for p in parameters if p.requires_grad]
     if not parameters:
         raise ValueError("the model has no parameters to train")
     return torch.optim.SGD(
@@ -174,16 +178,16 @@ def _sgd(model: nn.Module, settings: Training) -> torch.optim.SGD:
     )
 
 
-def _own_randomness(fabric: Fabric) -> contextlib.AbstractContextManager[None]:
+def own_randomness(fabric: Fabric) -> contextlib.AbstractContextManager[None]:
     """The caller's random numbers go on after training as if there had been none."""
     gpu = fabric.device.type == "cuda"
     return torch.random.fork_rng(devices=[fabric.device.index] if gpu else [])
 
 
-def _seed(fabric: Fabric, seed: int, step: int) -> None:
+def seed_step(fabric: Fabric, purpose: str, seed: int, step: int) -> None:
     """What is random in a network (dropout) is a function of the step, so there is no state of it
     to save, and each process has its own."""
-    number = int(generator("step", seed, step, fabric.global_rank).integers(2**63))
+    number = int(generator(purpose, seed, step, fabric.global_rank).integers(2**63))
     torch.default_generator.manual_seed(number)
     if fabric.device.type == "cuda":
         torch.cuda.manual_seed(number)

@@ -57,10 +57,11 @@ class DepthMix(nn.Module):
 
 @dataclass(frozen=True)
 class Searchable:
-    """A layer whose width is searched: the choice that it follows, and whether its norm scales."""
+    """A layer whose width is searched: the choice that it follows, and what its norm has learnt."""
 
     choice: str
-    affine: bool
+    scale: Tensor | None
+    shift: Tensor | None
 
 
 class Twin:
@@ -133,7 +134,8 @@ class Twin:
         module: Any = network.get_submodule(str(norm.target)) if norm else None
         choice = self._choice(self.space.layout_of[original])
         assert choice is not None
-        self.mixed[name] = Searchable(choice, affine=bool(module and module.affine))
+        learnt = (module.weight, module.bias) if module and module.affine else (None, None)
+        self.mixed[name] = Searchable(choice, *learnt)
         network.set_submodule(name, Mixed(network.get_submodule(name), module))
         with graph.inserting_before(node):
             node.args = (*node.args, graph.call_function(operator.getitem, (mixes, name)))

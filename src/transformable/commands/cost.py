@@ -8,12 +8,12 @@ from typing import Any
 from rich.box import SIMPLE
 from rich.table import Table
 
-from . import data, factory
-from .config import Cost
-from .cost import LayerCost, layer_costs
-from .published import find, published
-from .shape import Shape
-from .space import Space
+from .. import data, factory
+from ..arguments import Cost
+from ..cost import LayerCost, layer_costs
+from ..published import find, published
+from ..shape import Shape
+from ..space import Space
 
 __all__ = ["cost"]
 

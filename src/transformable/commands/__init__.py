@@ -1,0 +1,36 @@
+"""One module for each command of ``tas``; what all give is a result, and the same as a table."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+
+__all__ = ["Outcome"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """A result, and the same as a table."""
+
+    title: str
+    result: dict[str, Any]
+
+    def show(self) -> Group:
+        table = Table(show_header=False)
+        table.add_column(style="bold")
+        table.add_column(justify="right")
+        for name, value in self.result.items():
+            table.add_row(name.replace("_", " "), _words(name, value))
+        # above the table, not in it, where a long name would be broken at the table's width
+        return Group(self.title, table)
+
+
+def _words(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if name in ("accuracy", "top5", "validation_accuracy"):
+        return f"{value:.2%}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) and name != "seed" else str(value)
