@@ -8,6 +8,7 @@ from torch import Tensor, nn
 import transformable as tas
 from networks import NETWORKS
 from transformable.expectation import Expectation
+from transformable.space import Residual
 
 
 def random_chances(space: tas.Space, seed: int) -> dict[str, Tensor]:
@@ -98,3 +99,26 @@ def test_equals_the_mean_over_all_shapes_of_a_few_layers(name: str, residual: st
         shape = tas.Shape(widths, {n: chosen[n] for n in space.depths})
         mean += math.prod(p for _, p in picks) * tas.macs(space, shape)
     assert float(Expectation(space).macs(chances)) == pytest.approx(mean, rel=1e-9)
+
+
+@pytest.mark.parametrize("residual", ["pad", "project"])
+@pytest.mark.parametrize("name", ["resnet20", "resnet110", "resnet164", "mobilenet_v2"])
+def test_the_mean_of_random_shapes(name: str, residual: Residual) -> None:
+    """As many shapes as go into seconds; benchmarks/expected_cost.py takes 20,000."""
+    space = tas.Space.trace(tas.models.build(name), (3, 32, 32), residual=residual)
+    chances = random_chances(space, 0)
+    generator = torch.Generator().manual_seed(0)
+    draws = {
+        name: torch.multinomial(p, 400, replacement=True, generator=generator).tolist()
+        for name, p in chances.items()
+    }
+    for measure, expected in (
+        (tas.macs, Expectation(space).macs(chances)),
+        (tas.params, Expectation(space).params(chances)),
+    ):
+        costs = torch.tensor(
+            [measure(space, space.at({n: at[i] for n, at in draws.items()})) for i in range(400)],
+            dtype=torch.float64,
+        )
+        error = costs.std() / math.sqrt(len(costs))
+        assert abs(costs.mean() - expected) < 3 * error

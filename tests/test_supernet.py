@@ -1,13 +1,17 @@
 """The supernet against a literal twin: slices, one batch norm a candidate, pooling, sums."""
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 import transformable as tas
+from networks import NETWORKS, randomise
 from transformable.config import Align
-from transformable.draw import Draw
+from transformable.draw import Draw, gumbel_draw
 from transformable.supernet import Group, SuperNet
 
 
@@ -122,3 +126,106 @@ def test_outputs_and_gradients_are_those_of_the_literal_twin(
         assert not mine[0].any()
     else:
         assert mine[0].abs().sum() > 1e-3
+
+
+def only(net: SuperNet, shape: tas.Shape) -> Draw:
+    """The draw that has this shape and nothing else."""
+    space = net.space
+    widths = [[sizes.index(shape.widths[n])] for n, sizes in space.widths.items()]
+    longest = net.beta.shape[1]
+    depths = torch.zeros(len(space.depths), longest, dtype=net.beta.dtype)
+    for row, (name, sizes) in enumerate(space.depths.items()):
+        depths[row, sizes.index(shape.depths[name])] = 1
+    return Draw(torch.tensor(widths), torch.ones(len(widths), 1, dtype=net.alpha.dtype), depths)
+
+
+@pytest.mark.parametrize("align", ["pool", "pad"])
+@pytest.mark.parametrize("name", ["resnet20", "resnet164", "mobilenet_v2", *NETWORKS])
+def test_one_shape_is_what_slim_makes_of_it(name: str, align: Align) -> None:
+    """Where one candidate is drawn nothing has to be aligned: so this holds for every alignment.
+
+    It also shows that channels which are not there stay at zero: a gate, a norm that stands alone
+    or a bias that woke them would be seen in the outputs.
+    """
+    torch.manual_seed(0)
+    make: Callable[[], nn.Module]
+    make, input_shape = NETWORKS.get(name, (partial(tas.models.build, name), (3, 16, 16)))
+    model = randomise(make()).double().eval()
+    space = tas.Space.trace(model, input_shape)
+    net = SuperNet(model, space, align=align).double().eval()
+    images = torch.randn(3, *input_shape, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(1)
+    for shape in (space.full, *(space.sample(generator) for _ in range(3))):
+        small = tas.slim(model, space, shape).eval()
+        ours = net(images, only(net, shape))
+        torch.testing.assert_close(ours, small(images), rtol=1e-9, atol=1e-10)
+
+
+def test_argmax_sampled_and_mixture_can_be_asked_for() -> None:
+    torch.manual_seed(0)
+    model = tas.models.build("resnet20").eval()
+    space = tas.Space.trace(model, (3, 16, 16))
+    net = SuperNet(model, space).eval()
+    x = torch.randn(2, 3, 16, 16)
+    assert torch.equal(net(x), net(x, net.likeliest()))
+    small = tas.slim(model, space, net.argmax()).eval()
+    torch.testing.assert_close(net(x), small(x), rtol=1e-3, atol=1e-4)
+    assert not torch.allclose(net(x, net.drawn()), net(x, net.drawn()))
+    assert torch.equal(net(x, net.mixture()), net(x, net.mixture()))
+
+
+def test_draws_come_from_the_generator_alone() -> None:
+    net = supernet(2, "pool", RATIOS)
+    draws = []
+    for seed in (5, 5, 6):
+        torch.randn(seed)  # what others draw does not matter
+        net.generator.manual_seed(seed)
+        draws.append(net.drawn())
+    assert torch.equal(draws[0].weights, draws[1].weights)
+    assert torch.equal(draws[0].depths, draws[1].depths)
+    assert not torch.equal(draws[0].weights, draws[2].weights)
+
+
+def test_candidates_are_drawn_by_their_probability() -> None:
+    """The first of two without replacement from (.6, .3, .1) is each with that probability; so the
+    chance to be among the two is known."""
+    alpha, beta = torch.tensor([[0.6, 0.3, 0.1]]).log(), torch.zeros(1, 1)
+    generator = torch.Generator().manual_seed(0)
+    counts = torch.zeros(3)
+    for _ in range(4000):
+        # with a high temperature of the noise the candidates are drawn evenly, so it is 1 here
+        draw = gumbel_draw(alpha, beta, tau=1.0, select=1, generator=generator)
+        counts[draw.candidates[0, 0]] += 1
+    share = counts / 4000
+    # softmax of log p + Gumbel noise, on average, drawn from once more
+    noise = -torch.empty(200_000, 3).exponential_(generator=generator).log()
+    expected = (alpha + noise).softmax(1).mean(0)
+    torch.testing.assert_close(share, expected, atol=0.03, rtol=0)
+
+
+def test_discrepancy_and_entropy() -> None:
+    model = tas.models.build("resnet20")
+    space = tas.Space.trace(model, (3, 8, 8), ratios=(0.5, 1.0), search="width")
+    net = SuperNet(model, space)
+    with torch.no_grad():
+        net.alpha.copy_(torch.tensor([0.8, 0.2]).log().expand_as(net.alpha))
+    assert net.discrepancy() == pytest.approx(0.6)  # stages have no choice and are left out
+    assert net.entropy() == pytest.approx(0.5004, abs=1e-4)
+
+
+def test_norms_learn_the_statistics_of_the_batches() -> None:
+    model = tas.models.build("resnet20").train()
+    space = tas.Space.trace(model, (3, 16, 16))
+    x = torch.randn(8, 3, 16, 16) + 1
+    norms = []
+    for align in ("pool", "pad"):
+        net = SuperNet(model, space, align=align).train()
+        net(x)
+        norms.append(net.body.get_submodule("stem.0").norm)
+    model(x)
+    for norm in norms:
+        assert isinstance(norm, nn.BatchNorm2d)
+        reference = model.get_submodule("stem.1")
+        torch.testing.assert_close(norm.running_mean, reference.running_mean)
+        torch.testing.assert_close(norm.running_var, reference.running_var)
+        assert norm.num_batches_tracked == 1

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -14,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commanding import command
+from commanding import start as start_command
+from commanding import wait_for
 
 # A step takes 20 ms and a run a second, so that three blows within 0.25 s each hit it. Dropout and
 # batch norm make the bits depend on all that has to be restored.
@@ -55,12 +55,8 @@ def whole(folder: Path) -> Path:
 
 
 def start(folder: Path, out: str) -> BaseProcess:
-    # The server imports torch once; each process forked from it starts at once.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["transformable.commands.train"])
-    process = context.Process(target=command, args=(str(folder), out))
-    process.start()
-    return process
+    options = ("--model=net.py:net", "--data=npz:tiny.npz", "--epochs=4", "--batch-size=8")
+    return start_command(folder, out, "train", *options)
 
 
 @pytest.fixture
@@ -68,11 +64,6 @@ def moments(request: pytest.FixtureRequest) -> Iterator[float]:
     """Seconds to wait before the next blow, the same in each run of the tests."""
     dice = random.Random(str(request.node.name))
     return (dice.uniform(0, 0.25) for _ in iter(int, 1))
-
-
-def wait_for(path: Path, process: BaseProcess) -> None:
-    while not path.exists() and process.is_alive():
-        time.sleep(0.002)
 
 
 def assert_equal_runs(run: Path, whole: Path) -> None:

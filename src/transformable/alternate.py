@@ -1,7 +1,8 @@
 """One step of the search: the weights learn from one batch, then the sizes from another."""
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -78,13 +79,15 @@ class Alternate:
         seed_step(self.fabric, f"step of the {phase}", seed, step)
 
     def _weight_step(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        logits, loss = self._forward(x, y)
-        self._descend(loss, self.net.weight_parameters(), self.sgd)
+        with frozen(self.net.architecture_parameters()):
+            logits, loss = self._forward(x, y)
+            self._descend(loss, self.net.weight_parameters(), self.sgd)
         return loss, _right(logits, y)
 
     def _architecture_step(self, x: Tensor, y: Tensor, cost: Tensor) -> tuple[Tensor, Tensor]:
-        logits, loss = self._forward(x, y)
-        self._descend(loss + cost.to(loss), self.net.architecture_parameters(), self.adam)
+        with frozen(self.net.weight_parameters()):
+            logits, loss = self._forward(x, y)
+            self._descend(loss + cost.to(loss), self.net.architecture_parameters(), self.adam)
         return loss, _right(logits, y)
 
     def _forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,7 +98,6 @@ class Alternate:
     def _descend(
         self, loss: Tensor, parameters: Sequence[nn.Parameter], optimizer: torch.optim.Optimizer
     ) -> None:
-        """Only these are differentiated: what a step does not update costs it nothing."""
         gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = average(self.fabric, gradient)
@@ -113,6 +115,19 @@ class Alternate:
         if not math.isfinite(total):
             raise ValueError(f"the {phase} loss of the search is not a finite number; lower the lr")
         return {f"{phase}_loss": total, f"{phase}_accuracy": accuracy}
+
+
+@contextlib.contextmanager
+def frozen(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
+    """What a step does not update is not differentiated, and costs it nothing."""
+    learning = [parameter for parameter in parameters if parameter.requires_grad]
+    for parameter in learning:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in learning:
+            parameter.requires_grad_(True)
 
 
 def temperature(step: int, total: int, settings: Searching) -> float:

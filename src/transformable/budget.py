@@ -55,7 +55,8 @@ class Budget:
         measure = MEASURES[metric]
         full = measure(space, space.full)
         value = _number(amount, full)
-        smallest, largest = (measure(space, s) for s in (space.smallest, space.largest))
+        ends = (full, *(measure(space, shape) for shape in (space.smallest, space.largest)))
+        smallest, largest = min(ends), max(ends)
         if not smallest <= value <= largest:
             raise ValueError(
                 f"a budget of {amount} is {value:,.0f} {NAMES[metric]}, and this network can have "

@@ -21,7 +21,7 @@ from .draw import Draw, gumbel_draw, likeliest, mixture
 from .expectation import Expectation
 from .shape import Shape
 from .space import Space
-from .twin import Mix, Searchable, Twin
+from .twin import DepthMix, Mix, Searchable, Twin
 
 __all__ = ["SuperNet"]
 
@@ -33,7 +33,7 @@ class Group(nn.Module):
         self, layers: Mapping[str, Searchable], candidates: tuple[int, ...], align: Align
     ) -> None:
         super().__init__()
-        self.names = list(layers)
+        self.names, self.align = list(layers), align
         sources, weights = tables(candidates, align)
         self.sources: Tensor
         self.portions: Tensor
@@ -60,8 +60,11 @@ class Group(nn.Module):
             each = torch.arange(layers, device=used.device)[:, None]
             values = portions * _take(self.scale[each, used], sources)
             shift = (portions * _take(self.shift[each, used], sources)).sum((1, 3))
-        values = values.permute(0, 2, 1, 3).reshape(layers, channels, drawn * 2)
-        matrices = values.new_zeros(layers, channels, channels).scatter_add(2, flat, values)
+        if self.align == "pad":
+            matrices = values.sum((1, 3))  # nothing moves: they are diagonal
+        else:
+            values = values.permute(0, 2, 1, 3).reshape(layers, channels, drawn * 2)
+            matrices = values.new_zeros(layers, channels, channels).scatter_add(2, flat, values)
         for i, name in enumerate(self.names):
             yield name, (matrices[i], None if shift is None else shift[i])
 
@@ -191,18 +194,36 @@ class SuperNet(nn.Module):
             assert isinstance(group, Group)
             rows = [self.rows[self.twin.mixed[name].choice] for name in group.names]
             mixes.update(group(draw.candidates[rows], draw.weights[rows]))
-        masks = self.twin.masks(self._widest(draw))
+        used = self._used_depths(draw)
+        masks = self.twin.masks(self._widest(draw), used)
         for index, size in self.twin.masked.items():
             alive = torch.tensor([masks[index] >> i & 1 for i in range(size)])
             mixes[index] = alive.to(x)
         for row, (stage, parts) in enumerate(self.twin.ends.items()):
             if parts:
                 widths = [masks[part].bit_length() for part in parts]
-                mixes[stage] = [
-                    (weight, _alignment(width, max(widths), self.twin.sizes[stage], self.align, x))
-                    for weight, width in zip(draw.depths[row], widths, strict=False)
-                ]
+                among = [depth in used[stage] for depth in self.space.depths[stage]]
+                mixes[stage] = self._depth_mix(stage, widths, among, draw.depths[row], x)
         return mixes
+
+    def _depth_mix(
+        self, stage: str, widths: list[int], among: list[bool], weights: Tensor, x: Tensor
+    ) -> DepthMix:
+        """Of outputs with these widths, of which some are not among those that are mixed."""
+        each = list(dict.fromkeys(w for w, used in zip(widths, among, strict=True) if used))
+        size = self.twin.sizes[stage]
+        alignments = [_alignment(width, max(each), size, self.align, x) for width in each]
+        if not any(alignment is not None for alignment in alignments):
+            each, alignments = each[:1], [None]
+        groups = [each.index(width) if width in each else 0 for width in widths]
+        return DepthMix(weights.to(x.dtype), groups, alignments)
+
+    def _used_depths(self, draw: Draw) -> dict[str, list[int]]:
+        rows = zip(self.space.depths.items(), (draw.depths > 0).tolist(), strict=True)
+        return {
+            stage: [size for size, used in zip(sizes, row, strict=False) if used]
+            for (stage, sizes), row in rows
+        }
 
     def _widest(self, draw: Draw) -> dict[str, int]:
         used = torch.where(draw.weights > 0, draw.candidates, 0).max(1).values.tolist()
@@ -228,7 +249,8 @@ def _groups(mixed: Mapping[str, Searchable], space: Space, align: Align) -> Iter
 
 
 def _alignment(narrow: int, wide: int, size: int, align: Align, like: Tensor) -> Tensor | None:
-    if narrow == wide:
+    # padded channels are zero already
+    if narrow == wide or align == "pad":
         return None
     whole = like.new_zeros(size, size)
     whole[:wide, :narrow] = matrix(narrow, wide, align)

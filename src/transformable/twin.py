@@ -3,20 +3,23 @@
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from .mixing import norm_mix, tap
 from .shape import Shape
 from .slimming import slim
 from .space import Space
 from .tracing import Fixed, Last, Layer, Own, Union, evaluate
 
-__all__ = ["Mix", "Searchable", "Twin"]
+__all__ = ["DepthMix", "Mix", "Searchable", "Twin"]
 
 Mix = tuple[Tensor, Tensor | None]
-"""A matrix over channels, and a shift."""
+"""A matrix over channels, or its diagonal if it has nothing else, and a shift."""
 
 # f(0) is not 0: dead channels come to life behind these
 RAISING = ("sigmoid", "hardsigmoid", "softplus", "logsigmoid", "exp")
@@ -34,25 +37,44 @@ class Mixed(nn.Module):
 
     def forward(self, x: Tensor, mix: Mix) -> Tensor:
         x = self.layer(x)
+        matrix, shift = mix
+        if self.norm is not None and (x.ndim == 4 or matrix.ndim == 1):
+            return norm_mix(x, self.norm, matrix, shift)
         if self.norm is not None:
             x = self.norm(x)
-        weight, shift = mix
+        if matrix.ndim == 1:
+            return keep_alive(x, matrix)
         if x.ndim == 4:
-            return F.conv2d(x, weight[:, :, None, None], shift)
-        return F.linear(x, weight, shift)
+            return F.conv2d(x, matrix[:, :, None, None], shift)
+        return F.linear(x, matrix, shift)
 
 
-class DepthMix(nn.Module):
-    """The outputs of a stage at each depth, aligned and weighed (eq. 5)."""
+@dataclass(frozen=True)
+class DepthMix:
+    """How the outputs of a stage at its depths are mixed (eq. 5): outputs of one width are one
+    group, added up before they are aligned, which is linear."""
 
-    def forward(self, mix: list[tuple[Tensor, Tensor | None]], *outputs: Tensor) -> Tensor:
-        total: Tensor | None = None
-        for (weight, alignment), x in zip(mix, outputs, strict=True):
-            if alignment is not None:
-                x = F.conv2d(x, alignment[:, :, None, None])
-            total = weight * x if total is None else total + weight * x
-        assert total is not None
-        return total
+    weights: Tensor
+    groups: list[int]
+    """The group of each depth."""
+    alignments: list[Tensor | None]
+    """What aligns each group, if it has to be."""
+
+    def tap(
+        self, depth: int, x: Tensor, totals: dict[int, Tensor]
+    ) -> tuple[Tensor, dict[int, Tensor]]:
+        """The output at a depth, for the next block; and the totals with it."""
+        group = self.groups[depth]
+        x, total = tap(x, self.weights[depth], totals.get(group))
+        return x, {**totals, group: total}
+
+    def end(self, totals: dict[int, Tensor]) -> Tensor:
+        """What leaves the stage."""
+        aligned = [
+            x if alignment is None else F.conv2d(x, alignment[:, :, None, None])
+            for x, alignment in zip(totals.values(), self.alignments, strict=True)
+        ]
+        return torch.stack(aligned).sum(0) if len(aligned) > 2 else sum(aligned[1:], aligned[0])
 
 
 @dataclass(frozen=True)
@@ -78,10 +100,7 @@ class Twin:
         # an add of different widths is a plain add here, also where deriving will project
         residual: Literal["tied", "pad"] = "tied" if space.residual == "tied" else "pad"
         self.space = Space.trace(network, space.input_shape, residual=residual)
-        self.layouts = [
-            Union(layout.size, layout.parts) if isinstance(layout, Last) else layout
-            for layout in self.space.layouts
-        ]
+        self.layouts = self.space.layouts
         self.mixed: dict[str, Searchable] = {}
         self.masked: dict[int, int] = {}
         self.ends: dict[str, list[int]] = {}
@@ -89,9 +108,16 @@ class Twin:
         self.modules = dict(network.named_modules())
         self.body = self._rewrite(network, space)
 
-    def masks(self, widths: Mapping[str, int]) -> list[int]:
-        """Which channels of each layout are alive when these are the widest of each layer."""
-        return evaluate(self.layouts, Shape(widths))
+    def masks(self, widths: Mapping[str, int], depths: Mapping[str, list[int]]) -> list[int]:
+        """Which channels of each layout are alive, when these are the widest of each layer and the
+        depths of each stage that are in the mix."""
+        layouts = [
+            Union(layout.size, tuple(layout.parts[depth - 1] for depth in depths[layout.stage]))
+            if isinstance(layout, Last)
+            else layout
+            for layout in self.layouts
+        ]
+        return evaluate(layouts, Shape(widths))
 
     def _rewrite(self, network: nn.Module, space: Space) -> fx.GraphModule:
         graph = fx.Graph()
@@ -114,7 +140,7 @@ class Twin:
             elif layout is not None and self._revives(original, layer):
                 self._mask(graph, copies, original, layout, mixes)
         for name, sizes in space.depths.items():
-            self._mix_depths(network, graph, copies, name, sizes, mixes)
+            self._mix_depths(graph, copies, name, sizes, mixes)
         return fx.GraphModule(network, graph)
 
     def _choice(self, index: int) -> str | None:
@@ -177,7 +203,6 @@ class Twin:
 
     def _mix_depths(
         self,
-        network: nn.Module,
         graph: fx.Graph,
         copies: dict[fx.Node, fx.Node],
         name: str,
@@ -190,14 +215,19 @@ class Twin:
         parts = last.parts if isinstance(last, Last) else (layout,) * len(ends)
         self.ends[name] = [parts[depth - 1] for depth in depths]
         self.sizes[name] = last.size
-        network.add_module(f"depth_mix_{len(self.ends)}", DepthMix())
-        final = copies[ends[-1]]
-        with graph.inserting_after(final):
+        with graph.inserting_before(copies[ends[depths[0] - 1]].next):
             mix = graph.call_function(operator.getitem, (mixes, name))
-        outputs = [copies[ends[depth - 1]] for depth in depths]
-        with graph.inserting_after(mix):
-            total = graph.call_module(f"depth_mix_{len(self.ends)}", (mix, *outputs))
-        final.replace_all_uses_with(total, lambda user: user is not total)
+        totals: Any = {}
+        for i, depth in enumerate(depths):
+            node = copies[ends[depth - 1]]
+            with graph.inserting_before(node.next if totals else mix.next):
+                tapped = graph.call_method("tap", (mix, i, node, totals))
+                output = graph.call_function(operator.getitem, (tapped, 0))
+                totals = graph.call_function(operator.getitem, (tapped, 1))
+            node.replace_all_uses_with(output, partial(operator.is_not, tapped))
+        with graph.inserting_before(totals.next):
+            end = graph.call_method("end", (mix, totals))
+        output.replace_all_uses_with(end)
 
 
 def _norm_behind(node: fx.Node, layers: Mapping[str, Layer]) -> fx.Node | None:
@@ -208,5 +238,5 @@ def _norm_behind(node: fx.Node, layers: Mapping[str, Layer]) -> fx.Node | None:
 
 
 def keep_alive(x: Tensor, mask: Tensor) -> Tensor:
-    """Zero the channels that the mask does not have."""
+    """Each channel times its own number, 0 for those that are not there."""
     return x * mask.view(-1, *[1] * (x.ndim - 2))
