@@ -32,13 +32,12 @@ def quick_search(data: str) -> Searching:
     return Searching(
         pretrain_epochs=8,
         epochs=5,
-        batch_size=64,
-        lr=0.025,
+        batch_size=128,
+        lr=0.05,
         warmup_epochs=0.25,
         select=8,
-        align="pad",
         tau_start=2.0,
-        arch_lr=0.02,
+        arch_lr=0.05,
         pull="multiplier",
     )
 

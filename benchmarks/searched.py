@@ -1,0 +1,138 @@
+"""Shapes that were searched against uniform ones of the same cost, both trained from scratch.
+
+For each seed: the network is trained (preset quick), searched (preset quick), and the shape that is
+found and the uniform shape of the same cost are trained from scratch with the same schedule and the
+same seed (preset quick). What is done is kept in --out, so that it can go on.
+
+    python benchmarks/searched.py --data-dir DIR --size 16 --budgets 0.5 0.3 --seeds 0 1 2
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+import transformable as tas
+from transformable.budget import Budget
+from transformable.data import Dataset, from_tensors, load
+from transformable.presets import quick, quick_search
+from transformable.searching import search
+from transformable.uniform import uniform
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--data-dir", required=True, help="holds the files of CIFAR-10")
+    parser.add_argument("--model", default="resnet20")
+    parser.add_argument("--size", type=int, default=32, help="images are averaged to this size")
+    parser.add_argument("--budgets", nargs="+", type=float, default=[0.5])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--out", default="runs/searched", help="where results are kept")
+    parser.add_argument("--threads", type=int, default=None)
+    args = parser.parse_args()
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    dataset = cifar10(args.data_dir, args.size)
+    Path(args.out).mkdir(parents=True, exist_ok=True)
+    found = [compare(args, dataset, budget, seed) for seed in args.seeds for budget in args.budgets]
+    for budget in args.budgets:
+        rows = [row for row in found if row["budget"] == budget]
+        print(json.dumps({"budget": budget, "n": len(rows), **summary(rows)}))
+
+
+def compare(args: argparse.Namespace, dataset: Dataset, budget: float, seed: int) -> dict[str, Any]:
+    out = Path(args.out)
+    space = tas.Space.trace(build(args.model, seed), dataset.info.input_shape)
+
+    def scratch(shape: tas.Shape) -> dict[str, Any]:
+        torch.manual_seed(seed)
+        small = tas.slim(build(args.model, seed), space, shape, weights="fresh")
+        trained = tas.train(small, dataset, quick("cifar10"), seed=seed)
+        cost = {"macs": tas.macs(space, shape), "params": tas.params(space, shape)}
+        return {"accuracy": trained.accuracy, **cost}
+
+    def searched() -> dict[str, Any]:
+        start = time.perf_counter()
+        net = pretrained(args, dataset, seed)
+        target = Budget.of(budget, space)
+        result = search(net, dataset, target, quick_search("cifar10"), space=space, seed=seed)
+        return {
+            "shape": json.loads(result.shape.to_json()),
+            "how": result.derived.how,
+            "given_up": result.derived.given_up,
+            "history": result.history,
+            "seconds": time.perf_counter() - start,
+        }
+
+    key = f"{args.model}-{args.size}-{budget}-{seed}"
+    found = once(out / f"{key}-search.json", searched)
+    shape = tas.Shape.from_json(json.dumps(found["shape"]))
+    same = Budget.of(tas.macs(space, shape), space)
+    return {
+        "budget": budget,
+        "seed": seed,
+        "searched": once(out / f"{key}-searched.json", lambda: scratch(shape)),
+        "uniform": once(out / f"{key}-uniform.json", lambda: scratch(uniform(space, same))),
+    }
+
+
+def pretrained(args: argparse.Namespace, dataset: Dataset, seed: int) -> torch.nn.Module:
+    path = Path(args.out) / f"{args.model}-{args.size}-{seed}.pt"
+    net = build(args.model, seed)
+    if not path.exists():
+        settings = replace(quick("cifar10"), epochs=quick_search("cifar10").pretrain_epochs)
+        trained = tas.train(net, dataset, settings, seed=seed)
+        print(json.dumps({"seed": seed, "full": trained.accuracy}), flush=True)
+        torch.save(net.state_dict(), path)
+    net.load_state_dict(torch.load(path))
+    return net
+
+
+def build(model: str, seed: int) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    return tas.models.build(model, num_classes=10)
+
+
+def cifar10(folder: str, size: int) -> Dataset:
+    whole = load("cifar10", folder, validation=0)
+    if size == 32:
+        return whole
+    parts = []
+    for split in (whole.train, whole.test):
+        images = F.adaptive_avg_pool2d(split.images.float(), size)  # type: ignore[attr-defined]
+        parts.append((images.round().to(torch.uint8), split.labels))
+    return from_tensors(parts[0], parts[1], validation=0, padding=size // 8, flips=True)
+
+
+def once(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    if not path.exists():
+        path.write_text(json.dumps(make()))
+    result: dict[str, Any] = json.loads(path.read_text())
+    shown = {key: value for key, value in result.items() if key not in ("history", "shape")}
+    print(json.dumps({"of": path.stem, **shown}), flush=True)
+    return result
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for kind in ("searched", "uniform"):
+        accuracies = [100 * row[kind]["accuracy"] for row in rows]
+        result[kind] = f"{statistics.mean(accuracies):.2f} ± {spread(accuracies):.2f} %"
+        result[f"{kind}_macs"] = [row[kind]["macs"] for row in rows]
+        result[f"{kind}_each"] = [round(value, 2) for value in accuracies]
+    return result
+
+
+def spread(values: list[float]) -> float:
+    return statistics.stdev(values) if len(values) > 1 else float("nan")
+
+
+if __name__ == "__main__":
+    main()
