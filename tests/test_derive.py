@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import transformable as tas
 from networks import NETWORKS
 from transformable.budget import Budget
-from transformable.derive import derive
+from transformable.deriving import derive
 from transformable.space import Residual
 
 

@@ -190,6 +190,28 @@ def test_a_finished_search_is_shown_again(
     assert not (tmp_path / "run" / "pretrained").exists()
 
 
+def test_a_shape_can_be_trained_and_evaluated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = tas.Space.trace(tas.models.build("resnet20", in_channels=1), (1, 16, 16))
+    shape = space.sample(torch.Generator().manual_seed(0))
+    (tmp_path / "shape.json").write_text(shape.to_json())
+    arguments = [f"--shape={tmp_path / 'shape.json'}", f"--out={tmp_path / 'run'}", "--json"]
+    assert main(["train", "--epochs=1", *arguments]) == 0
+    trained = json.loads(capsys.readouterr().out)
+    assert trained["macs"] == tas.macs(space, shape)
+    (tmp_path / "shape.json").unlink()  # the run has its own
+    assert main(["evaluate", str(tmp_path / "run"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["accuracy"] == trained["accuracy"]
+
+
+def test_a_search_cannot_be_evaluated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("config.toml", "shape.json"):
+        (tmp_path / name).write_text("")
+    assert main(["evaluate", str(tmp_path)]) == 2
+    assert f"train one of its shape first: tas train --shape {tmp_path}" in capsys.readouterr().err
+
+
 def test_an_impossible_budget_is_refused_before_anything_is_made(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

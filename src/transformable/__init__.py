@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import data, models
-    from .config import Training
+    from .budget import Budget
+    from .config import Searching, Training
     from .cost import macs, params
+    from .deriving import derive
     from .evaluation import evaluate
+    from .searching import search
     from .shape import Shape
     from .slimming import slim
     from .space import Space
@@ -16,15 +19,19 @@ if TYPE_CHECKING:
     from .training import train
 
 __all__ = [
+    "Budget",
+    "Searching",
     "Shape",
     "Space",
     "SuperNet",
     "Training",
     "data",
+    "derive",
     "evaluate",
     "macs",
     "models",
     "params",
+    "search",
     "slim",
     "train",
 ]
@@ -33,13 +40,17 @@ __version__ = version("transformable")
 
 # names are imported when they are first asked for, so that `tas --help` need not wait for torch
 _HOMES = {
+    "Budget": "budget",
+    "Searching": "config",
     "Shape": "shape",
     "Space": "space",
     "SuperNet": "supernet",
     "Training": "config",
+    "derive": "deriving",
     "evaluate": "evaluation",
     "macs": "cost",
     "params": "cost",
+    "search": "searching",
     "slim": "slimming",
     "train": "training",
 }

@@ -73,9 +73,15 @@ class Train(Job, Training):
     from the preset, then the config file, then the command line.
     """
 
+    shape: File = None
+    """JSON file with a shape: train the network that has it, from scratch."""
+    residual: Literal["pad", "project", "tied"] = "pad"
+    """With a shape: what becomes of an add whose sides differ in width."""
+
     def __post_init__(self) -> None:
         Job.__post_init__(self)
         Training.__post_init__(self)
+        one_of(self, "residual", ("pad", "project", "tied"))
 
 
 @dataclass(frozen=True, kw_only=True)

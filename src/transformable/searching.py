@@ -12,7 +12,7 @@ from .budget import Budget
 from .checkpoint import Saver
 from .config import Searching
 from .data import Dataset, Split, stratified
-from .derive import Derived, derive
+from .deriving import Derived, derive
 from .devices import make_fabric
 from .progress import Progress, Silent
 from .runs import Run

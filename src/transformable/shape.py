@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral
+from pathlib import Path
 from typing import Any, Self
 
 __all__ = ["Shape"]
@@ -69,6 +70,16 @@ class Shape:
         if self.channels:
             record["channels"] = self.channels
         return json.dumps(record)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """From a JSON file."""
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ValueError(f"cannot read shape file {path}: {error.strerror}") from None
+        except ValueError as error:
+            raise ValueError(f"shape file {path}: {error}") from None
 
     @classmethod
     def from_json(cls, text: str) -> Self:

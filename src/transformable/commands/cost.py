@@ -2,7 +2,6 @@
 
 from dataclasses import asdict, dataclass, replace
 from math import prod
-from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE
@@ -95,7 +94,7 @@ def cost(args: Cost) -> Costs | Catalogue:
         return _costs(network.id, space, network.shape(space))
     input_shape, classes = _sizes(args)
     space = _space(args.model, input_shape, classes, args, "pad")
-    shape = space.full if args.shape is None else _read_shape(Path(args.shape))
+    shape = space.full if args.shape is None else Shape.read(args.shape)
     size = "x".join(map(str, input_shape))
     return _costs(f"{args.model} on {size}, {classes} classes", space, shape)
 
@@ -114,15 +113,6 @@ def _space(
     network = factory.build(model, num_classes=classes, in_channels=input_shape[0])
     chosen = residual if args.residual == "auto" else args.residual
     return Space.trace(network, input_shape, residual=chosen)
-
-
-def _read_shape(path: Path) -> Shape:
-    try:
-        return Shape.from_json(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"cannot read shape file {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise ValueError(f"shape file {path}: {error}") from None
 
 
 def _costs(title: str, space: Space, shape: Shape) -> Costs:

@@ -11,6 +11,9 @@ from ..devices import make_fabric
 from ..evaluation import evaluate as evaluate_model
 from ..factory import network
 from ..progress import Bar
+from ..shape import Shape
+from ..slimming import slim
+from ..space import Space
 from ..weights import load_weights
 from . import Outcome
 
@@ -36,6 +39,9 @@ def evaluate(args: Evaluate) -> Outcome:
         workers=args.workers,
     )
     model = network(spec, dataset.info)
+    if source.shape is not None:
+        space = Space.trace(model, dataset.info.input_shape, residual=source.residual)
+        model = slim(model, space, Shape.read(source.shape))
     load_weights(model, weights)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     batches = -(-len(dataset.test) // args.batch_size)
@@ -58,11 +64,18 @@ def _of_run(args: Evaluate, folder: Path) -> tuple[str, Path, Train]:
             raise ValueError(f"run folder {folder} has its own {name}; leave out --{name}")
     if not (folder / "config.toml").is_file():
         raise ValueError(f"{folder} is not a run folder: it has no config.toml")
-    config = read_config(folder / "config.toml", Train())
-    weights = folder / "model.safetensors"
+    weights, shape = folder / "model.safetensors", folder / "shape.json"
+    if not weights.is_file() and shape.is_file():
+        raise ValueError(
+            f"run {folder} is a search and has no trained network; train one of its shape first: "
+            f"tas train --shape {shape}"
+        )
     if not weights.is_file():
         raise ValueError(f"run {folder} is not finished; run its tas train command again to go on")
+    config = read_config(folder / "config.toml", Train())
     source = Train(
+        shape=str(shape) if config.shape is not None else None,
+        residual=config.residual,
         data=args.data or config.data,
         data_dir=config.data_dir if args.data in (None, config.data) else None,
         validation=config.validation,

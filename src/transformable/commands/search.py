@@ -1,19 +1,20 @@
 """What ``tas search`` does."""
 
 import json
-import math
 import os
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from rich.console import Group
+from rich.table import Table
 from torch import nn
 
 from .. import data
 from ..arguments import Job, Search, Train
-from ..budget import Budget
+from ..budget import MEASURES, Budget
 from ..cost import macs, params
 from ..data import Dataset
 from ..devices import make_fabric
@@ -21,13 +22,14 @@ from ..factory import network
 from ..interrupt import Interrupted
 from ..presets import quick
 from ..progress import Bar
-from ..rehearsal import Rehearsal, rehearse
 from ..runs import Run, default_folder
 from ..searching import search as search_sizes
+from ..shape import Shape
 from ..space import Space
 from ..training import train as train_model
 from ..weights import load_weights
 from . import Outcome
+from .plan import plan
 
 __all__ = ["search"]
 
@@ -60,8 +62,7 @@ def search(args: Search) -> Outcome | None:
         load_weights(model, _weights_file(args.weights))
     title = f"{args.model} on {args.data}"
     if args.dry_run:
-        seen = rehearse(model, dataset, budget, args, space=space, fabric=fabric)
-        return Outcome(title=f"{title}: a search", result=_plan(args, space, budget, dataset, seen))
+        return plan(args, model, dataset, space, budget, fabric)
     if os.environ.get("LOCAL_RANK", "0") != "0":
         _search(args, model, dataset, space, budget, fabric, None)
         return None
@@ -72,7 +73,60 @@ def search(args: Search) -> Outcome | None:
             found = _search(args, model, dataset, space, budget, fabric, run)
             result = {**found, "out": str(folder)}
             run.save_result(result)
-    return Outcome(title=title, result=result)
+    return Found(title=title, result=result, space=space)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found(Outcome):
+    """The result with its shape drawn up by stages."""
+
+    space: Space
+
+    def show(self) -> Group:
+        target = self.result["target"]
+        metric, cost = target["metric"], self.result[target["metric"]]
+        full = MEASURES[metric](self.space, self.space.full)
+        table = Table(show_header=False)
+        table.add_column(style="bold")
+        table.add_column(overflow="fold")
+        table.add_row(metric, f"{cost:,} of {full:,} ({cost / full:.1%})")
+        table.add_row("target", f"{target['value']:,.0f}, {target['low']:,} to {target['high']:,}")
+        table.add_row("derived by", _how(self.result))
+        for name, text in stages(self.space, Shape.from_json(json.dumps(self.result["shape"]))):
+            table.add_row(name, text)
+        for name in ("discrepancy", "entropy", "seconds"):
+            table.add_row(name, f"{self.result[name]:.4g}")
+        table.add_row("shape in", f"{self.result['out']}/shape.json")
+        return Group(self.title, table)
+
+
+def stages(space: Space, shape: Shape) -> list[tuple[str, str]]:
+    """For each stage how many of its blocks are kept and how wide their layers are.
+
+    >>> from transformable import models
+    >>> space = Space.trace(models.build("resnet20"), (3, 32, 32))
+    >>> stages(space, space.full.replace(depths={**space.full.depths, "stages.0": 1}))[:2]
+    [('widths', 'stem.0: 16'), ('stages.0', '1 of 3 blocks: 16 16')]
+    """
+    inside = {name: space.stages[name].blocks for name in space.depths}
+    blocks = {block for kept in inside.values() for block in kept}
+    outside = {
+        n: w for n, w in shape.widths.items() if not any(n.startswith(f"{b}.") for b in blocks)
+    }
+    rows = [("widths", ", ".join(f"{name}: {width}" for name, width in outside.items()))]
+    for stage, depth in shape.depths.items():
+        widths = [
+            " ".join(str(w) for n, w in shape.widths.items() if n.startswith(f"{block}."))
+            for block in inside[stage][:depth]
+        ]
+        rows.append((stage, f"{depth} of {len(inside[stage])} blocks: {', '.join(widths)}"))
+    return [row for row in rows if row[1]]
+
+
+def _how(result: dict[str, Any]) -> str:
+    if result["derived_by"] == "argmax":
+        return "argmax: the largest probabilities are inside the band"
+    return f"most probable shape in the band, {result['given_up']:.3g} nats below the argmax"
 
 
 def _search(
@@ -115,7 +169,6 @@ def _search(
         "target": budget.target(),
         "derived_by": found.derived.how,
         "given_up": found.derived.given_up,
-        "depths": dict(shape.depths),
         "shape": json.loads(shape.to_json()),
         "expected": last["expected"],
         "discrepancy": last["discrepancy"],
@@ -157,28 +210,3 @@ def _pretrain(
 def _weights_file(given: str) -> Path:
     path = Path(given)
     return path / "model.safetensors" if path.is_dir() else path
-
-
-def _plan(
-    args: Search, space: Space, budget: Budget, dataset: Dataset, seen: Rehearsal
-) -> dict[str, Any]:
-    cost = {
-        name: budget.cost(space, s)
-        for name, s in (("smallest", space.smallest), ("full", space.full))
-    }
-    seconds = seen.steps * seen.seconds_per_step
-    if not args.weights:
-        # a plain step takes about half as long
-        plain = dataset.train.steps(args.batch_size) * args.pretrain_epochs
-        seconds += plain * seen.seconds_per_step / 2
-    return {
-        "shapes": f"10^{math.log10(space.count):.1f}",
-        "layers": len(space.widths),
-        "stages": len(space.depths),
-        **{f"{name}_{budget.metric}": value for name, value in cost.items()},
-        "target": budget.target(),
-        "steps": seen.steps,
-        "seconds_per_step": seen.seconds_per_step,
-        "seconds": seconds,
-        "memory_bytes": seen.memory,
-    }

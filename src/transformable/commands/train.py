@@ -14,6 +14,8 @@ from ..factory import network
 from ..interrupt import Interrupted
 from ..progress import Bar
 from ..runs import Run, default_folder
+from ..shape import Shape
+from ..slimming import slim
 from ..space import Space
 from ..training import check_steps
 from ..training import train as train_model
@@ -49,6 +51,10 @@ def _train(args: Train, folder: Path, run: Run | None) -> dict[str, Any]:
     )
     torch.manual_seed(args.seed)
     model = network(args.model, dataset.info)
+    shape = None if args.shape is None else Shape.read(args.shape)
+    if shape is not None:
+        space = Space.trace(model, dataset.info.input_shape, residual=args.residual)
+        model = slim(model, space, shape, weights="fresh")
     macs = _macs(model, dataset.info.input_shape)
     # all that can be wrong is found before other processes are started
     check_steps(dataset.train, args.batch_size, args.devices)
@@ -67,6 +73,8 @@ def _train(args: Train, folder: Path, run: Run | None) -> dict[str, Any]:
             )
         except Interrupted as stop:
             raise Interrupted(f"{stop}; run the same command again to go on") from None
+    if run is not None and shape is not None:
+        run.save_shape(shape)
     return {
         "accuracy": trained.accuracy,
         "top5": trained.top5,
