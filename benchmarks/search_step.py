@@ -126,7 +126,12 @@ def interleaved(steps: dict[str, Step], rounds: int) -> dict[str, list[float]]:
 
 def in_own_process(name: str) -> int:
     command = [sys.executable, *sys.argv, "--memory-of", name]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    # every tensor has pages of its own, so that what is freed is seen to be freed
+    exact = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, env={**os.environ, **exact}
+    )
+    return int(done.stdout)
 
 
 def peak_memory(step: Step) -> int:

@@ -229,3 +229,18 @@ def test_norms_learn_the_statistics_of_the_batches() -> None:
         torch.testing.assert_close(norm.running_mean, reference.running_mean)
         torch.testing.assert_close(norm.running_var, reference.running_var)
         assert norm.num_batches_tracked == 1
+
+
+@pytest.mark.parametrize("align", ["pool", "pad"])
+def test_channels_last_and_contiguous_memory_give_the_same(align: Align) -> None:
+    """They take different ways through the fused operations."""
+    results = []
+    for memory in (torch.contiguous_format, torch.channels_last):
+        net = supernet(2, align, RATIOS)
+        net.to(memory_format=memory)  # type: ignore[call-overload]
+        torch.manual_seed(1)
+        x = torch.randn(4, 3, 16, 16, dtype=torch.float64).contiguous(memory_format=memory)
+        loss = net(x).square().sum()
+        results.append([loss, *torch.autograd.grad(loss, list(net.parameters()))])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)

@@ -15,13 +15,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-__all__ = ["norm_mix", "tap"]
+__all__ = ["add_relu", "aligned_sum", "norm_mix", "tap"]
 
 
-def norm_mix(x: Tensor, norm: nn.BatchNorm2d, matrix: Tensor, shift: Tensor | None) -> Tensor:
+def norm_mix(
+    x: Tensor, norm: nn.BatchNorm2d, matrix: Tensor, shift: Tensor | None, *, relu: bool = False
+) -> Tensor:
     """The same as ``F.conv2d(norm(x), matrix[:, :, None, None], shift)``, of a norm without affine.
 
-    A matrix of one dimension is a diagonal: that is what a plain batch norm does.
+    A matrix of one dimension is a diagonal: that is what a plain batch norm does. A relu, if it is
+    asked for, is done in place.
 
     >>> x, norm, matrix = torch.randn(2, 3, 4, 4), nn.BatchNorm2d(3, affine=False), torch.eye(3)
     >>> bool(torch.allclose(norm_mix(x, norm, matrix, None), norm(x), atol=1e-5))
@@ -31,14 +34,17 @@ def norm_mix(x: Tensor, norm: nn.BatchNorm2d, matrix: Tensor, shift: Tensor | No
         x = norm(x)
         if matrix.ndim == 1:
             shape = -1, *[1] * (x.ndim - 2)
-            return x * matrix.view(shape) + (0 if shift is None else shift.view(shape))
-        return F.conv2d(x, matrix[:, :, None, None], shift)
+            x = x * matrix.view(shape) + (0 if shift is None else shift.view(shape))
+        else:
+            x = F.conv2d(x, matrix[:, :, None, None], shift)
+        return F.relu(x) if relu else x
     assert norm.num_batches_tracked is not None
     assert norm.momentum is not None
     norm.num_batches_tracked += 1
     if matrix.ndim == 1:
         statistics = norm.running_mean, norm.running_var
-        return F.batch_norm(x, *statistics, matrix, shift, True, norm.momentum, norm.eps)
+        x = F.batch_norm(x, *statistics, matrix, shift, True, norm.momentum, norm.eps)
+        return x.relu_() if relu else x
     with torch.no_grad():
         mean, variance = torch.batch_norm_update_stats(
             x, norm.running_mean, norm.running_var, norm.momentum
@@ -46,7 +52,7 @@ def norm_mix(x: Tensor, norm: nn.BatchNorm2d, matrix: Tensor, shift: Tensor | No
     if shift is None:
         shift = matrix.new_zeros(len(matrix))
     mixed: Tensor = NormMix.apply(  # type: ignore[no-untyped-call]
-        x, matrix, shift, mean, (variance + norm.eps).rsqrt()
+        x, matrix, shift, mean, (variance + norm.eps).rsqrt(), relu
     )
     return mixed
 
@@ -65,41 +71,69 @@ class NormMix(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, matrix: Tensor, shift: Tensor, mean: Tensor, scale: Tensor
+        ctx: Any,
+        x: Tensor,
+        matrix: Tensor,
+        shift: Tensor,
+        mean: Tensor,
+        scale: Tensor,
+        relu: bool,
     ) -> Tensor:
         folded = matrix * scale
-        ctx.save_for_backward(x, matrix, mean, scale)
-        return F.conv2d(x, folded[:, :, None, None], shift - folded @ mean)
+        out = F.conv2d(_as_one(x), folded[:, :, None, None], shift - folded @ mean)
+        out = _as_many(out, x)
+        if relu:
+            out.relu_()
+        # the next layer keeps its input anyway, so a rectified output costs no memory
+        ctx.save_for_backward(x, folded, mean, scale, out if relu else None)
+        return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, matrix, mean, scale = ctx.saved_tensors
-        count = x.numel() // x.shape[1]
-        folded = matrix * scale
+        x, folded, mean, scale, out = ctx.saved_tensors
+        if out is not None:
+            grad = torch.ops.aten.threshold_backward(grad, out, 0)
         # the convolution would give the sums too, but takes half as long again to do so
         sums = grad.sum((0, 2, 3))
+        one, of_one = _as_one(x), _as_one(grad)
+        pointwise = [1, 1], [0, 0], [1, 1], False, [0, 0], 1
         _, products, _ = torch.ops.aten.convolution_backward(
-            grad,
-            x,
-            folded[:, :, None, None],
-            None,
-            [1, 1],
-            [0, 0],
-            [1, 1],
-            False,
-            [0, 0],
-            1,
-            [False, True, False],
+            of_one, one, folded[:, :, None, None], None, *pointwise, [False, True, False]
         )
-        of_matrix = (products[:, :, 0, 0] - torch.outer(sums, mean)) * scale
+        of_matrix = products[:, :, 0, 0].addr(sums, mean, alpha=-1).mul_(scale)
         of_x = None
         if ctx.needs_input_grad[0]:
-            slope = -scale.square() * (matrix * of_matrix).sum(0) / count
-            offset = -(sums @ folded) / count - slope * mean
-            of_x = F.conv2d(grad, folded.t()[:, :, None, None].contiguous(), offset)
-            of_x.addcmul_(x, slope[:, None, None])
-        return of_x, of_matrix, sums, None, None
+            each = -x.shape[1] / x.numel()
+            slope = (folded * of_matrix).sum(0).mul_(scale).mul_(each)
+            offset = torch.mv(folded.t(), sums).mul_(each).addcmul_(slope, mean, value=-1)
+            of_x = F.conv2d(of_one, folded.t()[:, :, None, None].contiguous(), offset)
+            of_x = _as_many(of_x, x).addcmul_(x, slope[:, None, None])
+        return of_x, of_matrix, sums, None, None, None
+
+
+def _as_one(x: Tensor) -> Tensor:
+    """A batch in channels-last memory as one tall image: 1x1 convolutions of that are quicker."""
+    if not x.is_contiguous(memory_format=torch.channels_last):
+        return x
+    _, channels, _, width = x.shape
+    return x.permute(0, 2, 3, 1).reshape(1, -1, width, channels).permute(0, 3, 1, 2)
+
+
+def _as_many(x: Tensor, like: Tensor) -> Tensor:
+    """Back to the shape of the batch; not a view, which could not be written to in place."""
+    if x.shape == like.shape:
+        return x
+    return x.new_empty(0).set_(x.untyped_storage(), 0, like.shape, like.stride())
+
+
+def add_relu(a: Tensor, b: Tensor, in_place: bool = False) -> Tensor:
+    """``F.relu(a + b)`` with one tensor less, or two if it may be done in place of ``a``.
+
+    >>> add_relu(torch.tensor([1.0, -1.0]), torch.tensor([1.0, -1.0]))
+    tensor([2., 0.])
+    """
+    return (a.add_(b) if in_place and a.shape == b.shape else a + b).relu_()
 
 
 def tap(x: Tensor, weight: Tensor, total: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -140,6 +174,33 @@ class Tap(torch.autograd.Function):
             if ctx.needs_input_grad[1]:
                 of_weight = torch.dot(_flat(of_total), _flat(x))
         return of_x, of_weight, of_total if ctx.needs_input_grad[2] else None
+
+
+def aligned_sum(x: Tensor, matrix: Tensor, total: Tensor) -> Tensor:
+    """``total`` plus the product of a constant matrix and the channels of ``x``.
+
+    >>> x = torch.ones(1, 2, 1, 1)
+    >>> aligned_sum(x, torch.tensor([[1.0, 1.0], [0.0, 0.0]]), x).flatten()
+    tensor([3., 1.])
+    """
+    result: Tensor = AlignedSum.apply(x, matrix, total)  # type: ignore[no-untyped-call]
+    return result
+
+
+class AlignedSum(torch.autograd.Function):
+    """The sum is made in place of the product."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, matrix: Tensor, total: Tensor) -> Tensor:
+        ctx.save_for_backward(matrix)
+        return _as_many(F.conv2d(_as_one(x), matrix[:, :, None, None]), x).add_(total)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        [matrix] = ctx.saved_tensors
+        back = matrix.t()[:, :, None, None].contiguous()
+        return _as_many(F.conv2d(_as_one(grad), back), grad), None, grad
 
 
 def _flat(x: Tensor) -> Tensor:

@@ -19,9 +19,10 @@ from .align import matrix, tables
 from .config import Align, Sampling
 from .draw import Draw, gumbel_draw, likeliest, mixture
 from .expectation import Expectation
+from .mixed import DepthMix, Mix
 from .shape import Shape
 from .space import Space
-from .twin import DepthMix, Mix, Searchable, Twin
+from .twin import Searchable, Twin
 
 __all__ = ["SuperNet"]
 

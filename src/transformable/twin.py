@@ -6,75 +6,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
-from .mixing import norm_mix, tap
+from .fusing import fuse_relus
+from .mixed import Mixed, keep_alive
 from .shape import Shape
 from .slimming import slim
 from .space import Space
 from .tracing import Fixed, Last, Layer, Own, Union, evaluate
 
-__all__ = ["DepthMix", "Mix", "Searchable", "Twin"]
-
-Mix = tuple[Tensor, Tensor | None]
-"""A matrix over channels, or its diagonal if it has nothing else, and a shift."""
+__all__ = ["Searchable", "Twin"]
 
 # f(0) is not 0: dead channels come to life behind these
 RAISING = ("sigmoid", "hardsigmoid", "softplus", "logsigmoid", "exp")
-
-
-class Mixed(nn.Module):
-    """A layer with its norm; what the drawn candidates make of it is a matrix and a shift."""
-
-    def __init__(self, layer: nn.Module, norm: Any) -> None:
-        super().__init__()
-        self.layer = layer
-        self.norm = norm
-        if norm is not None:
-            norm.affine, norm.weight, norm.bias = False, None, None
-
-    def forward(self, x: Tensor, mix: Mix) -> Tensor:
-        x = self.layer(x)
-        matrix, shift = mix
-        if self.norm is not None and (x.ndim == 4 or matrix.ndim == 1):
-            return norm_mix(x, self.norm, matrix, shift)
-        if self.norm is not None:
-            x = self.norm(x)
-        if matrix.ndim == 1:
-            return keep_alive(x, matrix)
-        if x.ndim == 4:
-            return F.conv2d(x, matrix[:, :, None, None], shift)
-        return F.linear(x, matrix, shift)
-
-
-@dataclass(frozen=True)
-class DepthMix:
-    """How the outputs of a stage at its depths are mixed (eq. 5): outputs of one width are one
-    group, added up before they are aligned, which is linear."""
-
-    weights: Tensor
-    groups: list[int]
-    """The group of each depth."""
-    alignments: list[Tensor | None]
-    """What aligns each group, if it has to be."""
-
-    def tap(
-        self, depth: int, x: Tensor, totals: dict[int, Tensor]
-    ) -> tuple[Tensor, dict[int, Tensor]]:
-        """The output at a depth, for the next block; and the totals with it."""
-        group = self.groups[depth]
-        x, total = tap(x, self.weights[depth], totals.get(group))
-        return x, {**totals, group: total}
-
-    def end(self, totals: dict[int, Tensor]) -> Tensor:
-        """What leaves the stage."""
-        aligned = [
-            x if alignment is None else F.conv2d(x, alignment[:, :, None, None])
-            for x, alignment in zip(totals.values(), self.alignments, strict=True)
-        ]
-        return torch.stack(aligned).sum(0) if len(aligned) > 2 else sum(aligned[1:], aligned[0])
 
 
 @dataclass(frozen=True)
@@ -139,6 +83,7 @@ class Twin:
                 fused.update([norm] if norm else [])
             elif layout is not None and self._revives(original, layer):
                 self._mask(graph, copies, original, layout, mixes)
+        fuse_relus(network, graph, copies, {join.node for join in self.space.joins})
         for name, sizes in space.depths.items():
             self._mix_depths(graph, copies, name, sizes, mixes)
         return fx.GraphModule(network, graph)
@@ -235,8 +180,3 @@ def _norm_behind(node: fx.Node, layers: Mapping[str, Layer]) -> fx.Node | None:
     [user, *others] = node.users
     layer = layers.get(str(user.target)) if user.op == "call_module" else None
     return user if layer and layer.kind == "norm" and not others else None
-
-
-def keep_alive(x: Tensor, mask: Tensor) -> Tensor:
-    """Each channel times its own number, 0 for those that are not there."""
-    return x * mask.view(-1, *[1] * (x.ndim - 2))
