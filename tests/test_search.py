@@ -1,7 +1,10 @@
 """The loop: who learns from what, what pulls the cost, and that the budget is kept."""
 
 import json
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -245,3 +248,40 @@ def test_presets_of_the_search() -> None:
     quick = parse("search", Search, ["--epochs", "3"])
     assert quick.epochs == 3
     assert quick.pretrain_epochs > 0
+
+
+def test_a_band_between_two_shapes_is_refused_before_anything_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--search=depth", "--budget=0.52", "--tolerance=0.01", f"--out={tmp_path / 'run'}"]
+    assert main(["search", *arguments]) == 2
+    assert "no shape of this network has" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_frozen_weights_stay_frozen() -> None:
+    model = tas.models.build("resnet20")
+    stem = model.get_submodule("stem.0")
+    assert isinstance(stem, nn.Conv2d)
+    stem.weight.requires_grad_(False)
+    settings = Searching(epochs=1, batch_size=10, sort=False)
+    net = search(model, images(), 0.5, settings).net
+    assert torch.equal(net.body.get_parameter("stem.0.layer.weight"), stem.weight)
+
+
+def test_two_processes_search_together(tmp_path: Path) -> None:
+    options = ["--devices=2", "--device=cpu", "--pretrain-epochs=1", "--epochs=1"]
+    command = [sys.executable, "-m", "transformable", "search", *options, "--batch-size=256"]
+    for _ in range(2):  # the second goes on where the search was not finished
+        done = subprocess.run(
+            [*command, "--out=run", "--json"],
+            cwd=tmp_path,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        result = json.loads(done.stdout)
+        assert result["target"]["low"] <= result["macs"] <= result["target"]["high"]
+        for name in ("result.json", "checkpoint.pt"):
+            (tmp_path / "run" / name).unlink()

@@ -13,7 +13,7 @@ from transformable.sorting import sort_channels
 from transformable.space import Residual
 
 
-@pytest.mark.parametrize("residual", ["pad", "tied"])
+@pytest.mark.parametrize("residual", ["pad", "project", "tied"])
 @pytest.mark.parametrize("name", ["resnet20", "resnet164", "mobilenet_v2", *NETWORKS])
 def test_the_outputs_stay(name: str, residual: Residual) -> None:
     torch.manual_seed(0)

@@ -12,6 +12,7 @@ import transformable as tas
 from networks import NETWORKS, randomise
 from transformable.config import Align
 from transformable.draw import Draw, gumbel_draw
+from transformable.space import Residual as Join
 from transformable.supernet import Group, SuperNet
 
 
@@ -139,8 +140,71 @@ def only(net: SuperNet, shape: tas.Shape) -> Draw:
     return Draw(torch.tensor(widths), torch.ones(len(widths), 1, dtype=net.alpha.dtype), depths)
 
 
+class Residual(nn.Module):
+    """A block that ends in its add: the relu is somebody else's."""
+
+    def __init__(self, branch: nn.Module) -> None:
+        super().__init__()
+        self.branch = branch
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.branch(x)  # type: ignore[no-any-return]
+
+
+def conv(c_in: int, kernel: int = 3) -> nn.Conv2d:
+    return nn.Conv2d(c_in, 8, kernel, padding=kernel // 2, bias=False)
+
+
+class ReluBehindTheStage(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        blocks = (Residual(nn.Sequential(conv(8), nn.BatchNorm2d(8))) for _ in range(3))
+        self.stem, self.stage, self.head = conv(3), nn.Sequential(*blocks), nn.Linear(8, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.stage(self.stem(x)))
+        return self.head(x.mean((2, 3)))  # type: ignore[no-any-return]
+
+
+class ReluFirst(nn.Module):
+    """Blocks in the order relu, convolution, norm; the relu is in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        blocks = (nn.Sequential(nn.ReLU(True), conv(8), nn.BatchNorm2d(8)) for _ in range(3))
+        self.stem, self.stage, self.head = conv(3), nn.Sequential(*blocks), nn.Linear(8, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu(self.stage(self.stem(x)))
+        return self.head(x.mean((2, 3)))  # type: ignore[no-any-return]
+
+
+class Odds(nn.Module):
+    """A learnt activation, a scaled add, a loose parameter, a map of one channel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.act, self.one, self.two = conv(3), nn.PReLU(), conv(8), conv(8)
+        self.norm, self.spatial = nn.BatchNorm2d(8), nn.Conv2d(8, 1, 1)
+        self.offset, self.head = nn.Parameter(torch.full((1,), 0.3)), nn.Linear(8, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.act(self.stem(x))
+        x = x.add(self.norm(self.one(x)), alpha=0.1).relu()
+        x = F.relu(self.two(x) + self.offset)
+        x = F.relu(x + self.spatial(x))
+        return self.head(x.mean((2, 3)))  # type: ignore[no-any-return]
+
+
+ODD = {
+    "relu behind the stage": (ReluBehindTheStage, (3, 16, 16)),
+    "relu first": (ReluFirst, (3, 16, 16)),
+    "odds": (Odds, (3, 16, 16)),
+}
+
+
 @pytest.mark.parametrize("align", ["pool", "pad"])
-@pytest.mark.parametrize("name", ["resnet20", "resnet164", "mobilenet_v2", *NETWORKS])
+@pytest.mark.parametrize("name", ["resnet20", "resnet164", "mobilenet_v2", *NETWORKS, *ODD])
 def test_one_shape_is_what_slim_makes_of_it(name: str, align: Align) -> None:
     """Where one candidate is drawn nothing has to be aligned: so this holds for every alignment.
 
@@ -149,7 +213,8 @@ def test_one_shape_is_what_slim_makes_of_it(name: str, align: Align) -> None:
     """
     torch.manual_seed(0)
     make: Callable[[], nn.Module]
-    make, input_shape = NETWORKS.get(name, (partial(tas.models.build, name), (3, 16, 16)))
+    known = {**NETWORKS, **ODD}
+    make, input_shape = known.get(name, (partial(tas.models.build, name), (3, 16, 16)))
     model = randomise(make()).double().eval()
     space = tas.Space.trace(model, input_shape)
     net = SuperNet(model, space, align=align).double().eval()
@@ -244,3 +309,35 @@ def test_channels_last_and_contiguous_memory_give_the_same(align: Align) -> None
         results.append([loss, *torch.autograd.grad(loss, list(net.parameters()))])
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["mobilenet_v2", *NETWORKS, *ODD])
+@pytest.mark.parametrize("residual", ["pad", "project", "tied"])
+def test_every_choice_learns(name: str, residual: Join) -> None:
+    """In channels-last memory, as in a search, on images that are never one pixel small."""
+    torch.manual_seed(3)  # one in which no gate of a few units is dead from the start
+    make: Callable[[], nn.Module]
+    known = {**NETWORKS, **ODD}
+    make, input_shape = known.get(name, (partial(tas.models.build, name), (3, 64, 64)))
+    model = randomise(make())
+    space = tas.Space.trace(model, input_shape, residual=residual)
+    net = SuperNet(model, space, select=8).train()
+    net.tau = 1.0
+    net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    x = torch.randn(4, *input_shape).contiguous(memory_format=torch.channels_last)
+    of_alpha, of_beta = torch.autograd.grad(
+        net(x).square().sum(), [net.alpha, net.beta], materialize_grads=True
+    )
+    for gradient, sizes in ((of_alpha, space.widths), (of_beta, space.depths)):
+        for row, candidates in zip(gradient, sizes.values(), strict=True):
+            assert (len(candidates) > 1) == bool(row.any())
+    assert net.expected_macs() > 0
+
+
+def test_mixed_precision() -> None:
+    net = supernet(2, "pool", RATIOS).float().train()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = net(torch.randn(4, 3, 16, 16)).float().square().sum()
+    of_alpha, of_beta = torch.autograd.grad(loss, [net.alpha, net.beta])
+    assert of_alpha.any()
+    assert of_beta.any()

@@ -80,7 +80,7 @@ class Alternate:
 
     def _weight_step(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         with frozen(self.net.architecture_parameters()):
-            logits, loss = self._forward(x, y)
+            logits, loss = self._forward(x, y, self.settings.label_smoothing)
             self._descend(loss, self.net.weight_parameters(), self.sgd)
         return loss, _right(logits, y)
 
@@ -90,14 +90,15 @@ class Alternate:
             self._descend(loss + cost.to(loss), self.net.architecture_parameters(), self.adam)
         return loss, _right(logits, y)
 
-    def _forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def _forward(self, x: Tensor, y: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         with self.fabric.autocast():
             logits = self.net(x)
-        return logits, F.cross_entropy(logits.float(), y)
+        return logits, F.cross_entropy(logits.float(), y, label_smoothing=smoothing)
 
     def _descend(
         self, loss: Tensor, parameters: Sequence[nn.Parameter], optimizer: torch.optim.Optimizer
     ) -> None:
+        parameters = [parameter for parameter in parameters if parameter.requires_grad]
         gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = average(self.fabric, gradient)
@@ -110,7 +111,7 @@ class Alternate:
         return weight * piecewise(expected, derived, self.budget)
 
     def _scores(self, phase: str, loss: Tensor, right: Tensor) -> dict[str, float]:
-        sums = torch.stack([loss.detach(), right.to(loss)]).double()
+        sums = torch.stack([loss.detach(), right.to(loss)])
         (total, accuracy) = (s / self.fabric.world_size for s in add_up(self.fabric, sums))
         if not math.isfinite(total):
             raise ValueError(f"the {phase} loss of the search is not a finite number; lower the lr")

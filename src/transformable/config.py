@@ -75,7 +75,7 @@ class Searching(Training):
     validation: float = 0.0
     """Share of the training set that is held out of the search (0: none)."""
     pretrain_epochs: int = 0
-    """Epochs of plain training before the search, if no trained weights are given."""
+    """Epochs of plain training before the search (tas search without trained weights)."""
     sort: bool = True
     """Put the most important channels of each layer first before the search begins."""
     hold_epochs: float = 0.0
@@ -110,6 +110,10 @@ class Searching(Training):
         super().__post_init__()
         at_least(self, "pretrain_epochs", 0)
         at_least(self, "hold_epochs", 0)
+        if self.hold_epochs >= self.epochs:
+            raise ValueError(
+                f"hold_epochs must be below the {self.epochs} epochs, not {self.hold_epochs}"
+            )
         at_least(self, "select", 1)
         if self.select == 1 and self.sampling == "gumbel" and not self.force:
             raise ValueError(

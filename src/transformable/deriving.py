@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from .budget import Budget
 from .expectation import Chances
@@ -10,7 +11,7 @@ from .program import most_probable
 from .shape import Shape
 from .space import Space
 
-__all__ = ["Derived", "derive"]
+__all__ = ["Derived", "check_possible", "derive"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,13 @@ class Derived:
     log_probability: float
     given_up: float
     """Log-probability of the argmax minus that of this shape."""
+
+
+def check_possible(space: Space, budget: Budget) -> None:
+    """A ValueError if no shape at all is inside the band."""
+    candidates = {**space.widths, **space.depths}
+    even = {name: torch.full((len(sizes),), 1 / len(sizes)) for name, sizes in candidates.items()}
+    derive(even, space, budget)
 
 
 def derive(chances: Chances, space: Space, budget: Budget) -> Derived:

@@ -48,7 +48,8 @@ class Expectation:
         return self._mean(chances, 1)
 
     def _mean(self, chances: Chances, which: int) -> Tensor:
-        widths = Widths(self.masks, {name: p.double() for name, p in chances.items()})
+        # small sums, which no device does faster and not every one in 64 bits
+        widths = Widths(self.masks, {name: p.cpu().double() for name, p in chances.items()})
         total = torch.zeros((), dtype=torch.float64)
         for layer in self.space.layers:
             total = total + self._presence(layer, widths) * _layer_mean(layer, widths, which)
@@ -145,7 +146,10 @@ class Masks:
             case Last(_, stage, parts):
                 kept = [parts[depth - 1] for depth in self.candidates[stage]]
                 return tuple(dict.fromkeys(mask for part in kept for mask in self.of(part)))
-        raise AssertionError(f"layout {index} has too many masks to list")
+        raise ValueError(
+            f"the widths of {', '.join(sorted(self.choices(index)))} make too many combinations "
+            "to search; use fewer ratios"
+        )
 
     def _united(self, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], Tensor]:
         """The masks that a union can be, and which of them each pair makes."""
@@ -238,6 +242,8 @@ class Widths:
 
     def mean_product(self, a: int, b: int) -> Tensor:
         """The mean of the product of two widths."""
+        if a == b and not isinstance(self.masks.layouts[a], Concat | Repeat):
+            return self.p(a) @ self._counts(a).square()
         common = self.masks.common((a, b))
         if common:
             return self.given(common, lambda widths: widths.mean(a) * widths.mean(b))

@@ -9,6 +9,7 @@ from torch import fx, nn
 
 from .mixed import Mixed
 from .mixing import add_relu
+from .models.resnet import Add
 
 __all__ = ["fuse_relus"]
 
@@ -20,21 +21,21 @@ def fuse_relus(
     network: nn.Module,
     graph: fx.Graph,
     copies: dict[fx.Node, fx.Node],
-    adds: Collection[fx.Node],
+    ends: Collection[fx.Node],
 ) -> None:
     """Rewrite a copy of a graph; `copies` goes from the nodes of the original to those of the copy,
-    and `adds` are nodes of the original that are known to be adds."""
+    and `ends` are nodes of the original that have to stay as they are."""
     for original in list(copies):
         if original.op == "output" or not _is_relu(network, original):
             continue
         source, relu = original.all_input_nodes[0], copies[original]
         node = copies[source]
-        if len(node.users) > 1:
+        if len(node.users) > 1 or source in ends:
             continue
         module = _module(network, node)
         if isinstance(module, Mixed) and isinstance(module.norm, nn.BatchNorm2d):
             module.rectified = True
-        elif len(node.all_input_nodes) == 2 and (source in adds or _is_add(source)):
+        elif _is_add(network, node):
             node = copies[source] = _replaced(network, graph, node)
         else:
             continue
@@ -66,10 +67,13 @@ def _is_relu(network: nn.Module, node: fx.Node) -> bool:
     return type(_module(network, node)) is nn.ReLU or node.target in RELUS
 
 
-def _is_add(node: fx.Node) -> bool:
+def _is_add(network: nn.Module, node: fx.Node) -> bool:
+    """Of two tensors, and nothing but that."""
+    if len(node.all_input_nodes) != 2 or len(node.args) != 2 or node.kwargs:
+        return False
     if node.op == "call_method":
-        return node.target in ("add", "add_") and len(node.args) == 2
-    return node.op == "call_function" and node.target in ADDS and not node.kwargs
+        return node.target in ("add", "add_")
+    return isinstance(_module(network, node), Add) or node.target in ADDS
 
 
 def _module(network: nn.Module, node: fx.Node) -> nn.Module | None:

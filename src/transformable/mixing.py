@@ -58,7 +58,9 @@ def norm_mix(
 
 
 def _usual(norm: nn.BatchNorm2d) -> bool:
-    return norm.training and norm.track_running_stats and norm.momentum is not None
+    plain = type(norm) in (nn.BatchNorm1d, nn.BatchNorm2d)
+    learning = norm.training and norm.track_running_stats and norm.momentum is not None
+    return plain and learning
 
 
 def _exact(x: Tensor) -> bool:
@@ -92,6 +94,8 @@ class NormMix(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, folded, mean, scale, out = ctx.saved_tensors
+        if x.is_contiguous(memory_format=torch.channels_last):
+            grad = grad.contiguous(memory_format=torch.channels_last)
         if out is not None:
             grad = torch.ops.aten.threshold_backward(grad, out, 0)
         # the convolution would give the sums too, but takes half as long again to do so
@@ -124,6 +128,7 @@ def _as_many(x: Tensor, like: Tensor) -> Tensor:
     """Back to the shape of the batch; not a view, which could not be written to in place."""
     if x.shape == like.shape:
         return x
+    x = x.contiguous(memory_format=torch.channels_last)
     return x.new_empty(0).set_(x.untyped_storage(), 0, like.shape, like.stride())
 
 
@@ -199,7 +204,7 @@ class AlignedSum(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         [matrix] = ctx.saved_tensors
-        back = matrix.t()[:, :, None, None].contiguous()
+        back = matrix.to(grad.dtype).t()[:, :, None, None].contiguous()
         return _as_many(F.conv2d(_as_one(grad), back), grad), None, grad
 
 

@@ -36,7 +36,6 @@ def quick_search(data: str) -> Searching:
         lr=0.05,
         warmup_epochs=0.25,
         select=8,
-        align="pad",
         tau_start=2.0,
         arch_lr=0.05,
         pull="multiplier",

@@ -44,6 +44,8 @@ def most_probable(
     if found is not None and not budget.holds(budget.cost(space, space.at(found))):
         edge = SLACK * budget.high
         found = program.solve(logs, budget.low + edge, budget.high - edge)
+    if found is not None and not budget.holds(budget.cost(space, space.at(found))):
+        return None
     return found
 
 

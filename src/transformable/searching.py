@@ -12,7 +12,7 @@ from .budget import Budget
 from .checkpoint import Saver
 from .config import Searching
 from .data import Dataset, Split, stratified
-from .deriving import Derived, derive
+from .deriving import Derived, check_possible, derive
 from .devices import make_fabric
 from .progress import Progress, Silent
 from .runs import Run
@@ -77,6 +77,7 @@ def search(
     space = space or Space.trace(model, dataset.info.input_shape)
     if not isinstance(budget, Budget):
         budget = Budget.of(budget, space, tolerance=settings.tolerance)
+    check_possible(space, budget)
     weights, architecture = halves(dataset.train, seed)
     size = settings.batch_size
     steps = min(check_steps(half, size, fabric.world_size) for half in (weights, architecture))

@@ -14,7 +14,7 @@ from .shape import Shape
 from .space import Space
 from .tracing import Join, Layer, bits, inside, kept
 
-__all__ = ["resize", "slim"]
+__all__ = ["resize", "revive_dropout", "slim"]
 
 
 def slim(
@@ -181,11 +181,11 @@ def _as_graph(
         unused = original.users and not node.users
         if unused or any(inside(original, block) for block in dropped):
             graph.erase_node(node)
-    _revive_dropout(small, graph)
+    revive_dropout(small, graph)
     return fx.GraphModule(small, graph, type(small).__name__).train(small.training)
 
 
-def _revive_dropout(network: nn.Module, graph: fx.Graph) -> None:
+def revive_dropout(network: nn.Module, graph: fx.Graph) -> None:
     """F.dropout(x, training=self.training) was recorded as it is in evaluation: off for ever."""
     kinds: dict[Any, type[nn.Module]] = {
         F.dropout: nn.Dropout,

@@ -30,18 +30,16 @@ def sort_channels(model: nn.Module, space: Space) -> nn.Module:
     True
     """
     heads = _heads(space)
-    made, taken = _importance(model, space, heads)
     orders = {
-        head: (worth * taken[head]).argsort(descending=True, stable=True).tolist()
-        for head, worth in made.items()
-        if head != UNSORTED
+        head: worth.argsort(descending=True, stable=True).tolist()
+        for head, worth in _worth(model, space, heads).items()
     }
-    small = copy.deepcopy(model)
+    ordered = copy.deepcopy(model)
     for layer in space.layers:
         if layer.kind != "constant":
             outs, ins = (_order(space, heads, orders, i) for i in (layer.outputs, layer.inputs))
-            resize(small.get_submodule(layer.name), layer, outs, ins)
-    return small
+            resize(ordered.get_submodule(layer.name), layer, outs, ins)
+    return ordered
 
 
 def _heads(space: Space) -> dict[str, str]:
@@ -69,38 +67,28 @@ def _heads(space: Space) -> dict[str, str]:
             case _:
                 # nothing that is added to one of these may move either
                 owner.append(UNSORTED)
+    for join in space.joins:
+        tie([owner[part] for part in join.operands])
     return {name: find(name) for name in head}
 
 
-def _importance(
-    model: nn.Module, space: Space, heads: dict[str, str]
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    sizes = {heads[name]: size for name, size in space.full.widths.items()}
-    made = {name: torch.zeros(size) for name, size in sizes.items()}
-    taken = {name: torch.zeros(size) for name, size in sizes.items()}
+def _worth(model: nn.Module, space: Space, heads: dict[str, str]) -> dict[str, Tensor]:
+    sizes = {heads[n]: size for n, size in space.full.widths.items() if heads[n] != UNSORTED}
+    scales, filters, taken = ({n: torch.zeros(size) for n, size in sizes.items()} for _ in range(3))
     for layer in space.layers:
-        module: Any = model.get_submodule(layer.name)
-        weight = getattr(module, "weight", None)
-        if layer.kind not in ("conv", "linear", "norm") or weight is None:
+        if layer.kind not in ("conv", "linear", "norm"):
+            continue
+        weight: Any = getattr(model.get_submodule(layer.name), "weight", None)
+        if weight is None:
             continue
         weight = weight.detach().float().cpu().abs()
         if layer.kind == "norm":
-            _add(made, space, heads, layer.outputs, weight)
+            _add(scales, space, heads, layer.outputs, weight)
         else:
+            _add(filters, space, heads, layer.outputs, weight.flatten(1).sum(1))
             _add(taken, space, heads, layer.inputs, weight.transpose(0, 1).flatten(1).sum(1))
-    for layer in space.layers:
-        # where there is no norm, the filters have to say it
-        head = heads.get(_owner(space, layer.outputs) or UNSORTED, UNSORTED)
-        if layer.kind in ("conv", "linear") and head in made and not made[head].any():
-            module = model.get_submodule(layer.name)
-            _add(
-                made,
-                space,
-                heads,
-                layer.outputs,
-                module.weight.detach().float().cpu().abs().flatten(1).sum(1),
-            )
-    return made, taken
+    # where there is no norm, the filters have to say it
+    return {n: (scales[n] if scales[n].any() else filters[n]) * taken[n] for n in sizes}
 
 
 def _add(

@@ -10,7 +10,7 @@ stay zero: every tensor keeps its full shape, and an add of different widths is 
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -35,11 +35,8 @@ class Group(nn.Module):
     ) -> None:
         super().__init__()
         self.names, self.align = list(layers), align
-        sources, weights = tables(candidates, align)
-        self.sources: Tensor
-        self.portions: Tensor
-        self.register_buffer("sources", sources, persistent=False)
-        self.register_buffer("portions", weights, persistent=False)
+        # they stay where they are, in 64 bits, which not every device has
+        self.sources, self.portions = tables(candidates, align)
         scales = [layer.scale for layer in layers.values() if layer.scale is not None]
         shifts = [layer.shift for layer in layers.values() if layer.shift is not None]
         self.scale = self.shift = None
@@ -51,9 +48,9 @@ class Group(nn.Module):
     def forward(self, candidates: Tensor, weights: Tensor) -> Iterator[tuple[str, Mix]]:
         """The matrix and shift of each layer, from its drawn candidates and their weights."""
         used = torch.where(weights.detach() > 0, candidates, 0)
-        widest = used.max(1, keepdim=True).values.expand_as(used)
-        sources = self.sources[used, widest]  # (layer, drawn, channel, 2)
-        portions = self.portions[used, widest].to(weights.dtype) * weights[:, :, None, None]
+        where = used.cpu(), used.max(1, keepdim=True).values.expand_as(used).cpu()
+        sources = self.sources[where].to(weights.device)  # (layer, drawn, channel, 2)
+        portions = self.portions[where].to(weights) * weights[:, :, None, None]
         layers, drawn, channels, _ = sources.shape
         flat = sources.permute(0, 2, 1, 3).reshape(layers, channels, drawn * 2)
         values, shift = portions, None
@@ -94,6 +91,10 @@ class SuperNet(nn.Module):
         sampling: Sampling = "gumbel",
     ) -> None:
         super().__init__()
+        if select < 1:
+            raise ValueError(f"select must be at least 1, not {select}")
+        if sampling not in get_args(Sampling):
+            raise ValueError(f"sampling must be one of {get_args(Sampling)}, not {sampling!r}")
         self.space, self.select, self.align, self.sampling = space, select, align, sampling
         self.tau = 10.0
         self.generator = torch.Generator().manual_seed(0)
@@ -181,7 +182,8 @@ class SuperNet(nn.Module):
     def _rows(self) -> list[Tensor]:
         """The probabilities of all layers and stages that have a choice."""
         rows = [logits.detach().softmax(1) for logits in self._logits()]
-        return [p[(p > 0).sum(1) > 1] for p in rows if p.shape[1] > 1]
+        counts = (~self.no_width).sum(1), (~self.no_depth).sum(1)  # type: ignore[operator]
+        return [p[n > 1] for p, n in zip(rows, counts, strict=True) if p.shape[1] > 1]
 
     def _logits(self) -> tuple[Tensor, Tensor]:
         never = float("-inf")

@@ -11,14 +11,18 @@ from torch import Tensor, fx, nn
 from .fusing import fuse_relus
 from .mixed import Mixed, keep_alive
 from .shape import Shape
-from .slimming import slim
+from .slimming import revive_dropout, slim
 from .space import Space
 from .tracing import Fixed, Last, Layer, Own, Union, evaluate
 
 __all__ = ["Searchable", "Twin"]
 
 # f(0) is not 0: dead channels come to life behind these
-RAISING = ("sigmoid", "hardsigmoid", "softplus", "logsigmoid", "exp")
+RAISING = (
+    *("sigmoid", "sigmoid_", "hardsigmoid", "softplus", "logsigmoid", "exp", "cos"),
+    *("threshold", "clamp", "clamp_min", "constantpad2d"),
+)
+ADDING = ("add", "add_", "sub", "sub_", "iadd", "isub")
 
 
 @dataclass(frozen=True)
@@ -44,12 +48,17 @@ class Twin:
         # an add of different widths is a plain add here, also where deriving will project
         residual: Literal["tied", "pad"] = "tied" if space.residual == "tied" else "pad"
         self.space = Space.trace(network, space.input_shape, residual=residual)
+        self.shares = space.shares
+        self.searched = set(space.widths)
         self.layouts = self.space.layouts
         self.mixed: dict[str, Searchable] = {}
         self.masked: dict[int, int] = {}
         self.ends: dict[str, list[int]] = {}
         self.sizes: dict[str, int] = {}
         self.modules = dict(network.named_modules())
+        for module in self.modules.values():
+            if hasattr(module, "inplace"):
+                module.inplace = False  # the output of a block is read twice here
         self.body = self._rewrite(network, space)
 
     def masks(self, widths: Mapping[str, int], depths: Mapping[str, list[int]]) -> list[int]:
@@ -61,7 +70,9 @@ class Twin:
             else layout
             for layout in self.layouts
         ]
-        return evaluate(layouts, Shape(widths))
+        full = self.space.full.widths
+        all_widths = {n: widths.get(self.shares.get(n, n), full[n]) for n in full}
+        return evaluate(layouts, Shape(all_widths))
 
     def _rewrite(self, network: nn.Module, space: Space) -> fx.GraphModule:
         graph = fx.Graph()
@@ -79,18 +90,27 @@ class Twin:
             layout = self.space.layout_of.get(original)
             if layer and layer.kind in ("conv", "linear") and self._choice(layer.outputs):
                 norm = _norm_behind(original, layers)
+                if norm and not hasattr(self.modules[str(norm.target)], "affine"):
+                    norm = None  # a PReLU has a number for each channel too
                 self._mix(network, graph, copies, original, norm, mixes)
                 fused.update([norm] if norm else [])
             elif layout is not None and self._revives(original, layer):
                 self._mask(graph, copies, original, layout, mixes)
-        fuse_relus(network, graph, copies, {join.node for join in self.space.joins})
+        ends = {node for stage in self.space.stages.values() for node in stage.ends}
+        fuse_relus(network, graph, copies, ends)
         for name, sizes in space.depths.items():
             self._mix_depths(graph, copies, name, sizes, mixes)
+        revive_dropout(network, graph)
         return fx.GraphModule(network, graph)
 
     def _choice(self, index: int) -> str | None:
+        """The choice of the space that a layer of the twin follows; the two are traced apart, and
+        a projected add ties layers that a padded one does not."""
         layout = self.layouts[index]
-        return layout.layer if isinstance(layout, Own) else None
+        if not isinstance(layout, Own):
+            return None
+        choice = self.shares.get(layout.layer, layout.layer)
+        return choice if choice in self.searched else None
 
     def _mix(
         self,
@@ -127,7 +147,9 @@ class Twin:
         else:
             name = getattr(node.target, "__name__", str(node.target))
         tensors = [n for n in node.all_input_nodes if n in self.space.layout_of]
-        return name in RAISING or (name in ("add", "sub", "iadd") and len(tensors) == 1)
+        size = self.layouts[self.space.layout_of[node]].size
+        uneven = any(self.layouts[self.space.layout_of[n]].size != size for n in tensors)
+        return name in RAISING or (name in ADDING and (len(tensors) == 1 or uneven))
 
     def _mask(
         self,
@@ -177,6 +199,8 @@ class Twin:
 
 def _norm_behind(node: fx.Node, layers: Mapping[str, Layer]) -> fx.Node | None:
     """The norm that reads a layer, if nothing else does."""
-    [user, *others] = node.users
+    if len(node.users) != 1:
+        return None
+    [user] = node.users
     layer = layers.get(str(user.target)) if user.op == "call_module" else None
-    return user if layer and layer.kind == "norm" and not others else None
+    return user if layer and layer.kind == "norm" else None

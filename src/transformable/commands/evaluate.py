@@ -68,7 +68,7 @@ def _of_run(args: Evaluate, folder: Path) -> tuple[str, Path, Train]:
     if not weights.is_file() and shape.is_file():
         raise ValueError(
             f"run {folder} is a search and has no trained network; train one of its shape first: "
-            f"tas train --shape {shape}"
+            f"tas train --shape {shape} (with the --model, --data and --residual of the search)"
         )
     if not weights.is_file():
         raise ValueError(f"run {folder} is not finished; run its tas train command again to go on")

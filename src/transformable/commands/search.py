@@ -1,5 +1,6 @@
 """What ``tas search`` does."""
 
+import contextlib
 import json
 import os
 from dataclasses import dataclass, fields, replace
@@ -17,15 +18,18 @@ from ..arguments import Job, Search, Train
 from ..budget import MEASURES, Budget
 from ..cost import macs, params
 from ..data import Dataset
+from ..deriving import check_possible
 from ..devices import make_fabric
 from ..factory import network
 from ..interrupt import Interrupted
 from ..presets import quick
 from ..progress import Bar
 from ..runs import Run, default_folder
+from ..searching import halves
 from ..searching import search as search_sizes
 from ..shape import Shape
 from ..space import Space
+from ..training import check_steps
 from ..training import train as train_model
 from ..weights import load_weights
 from . import Outcome
@@ -57,9 +61,11 @@ def search(args: Search) -> Outcome | None:
         search=args.search,
     )
     budget = Budget.of(args.budget, space, metric=args.metric, tolerance=args.tolerance)
-    folder = Path(args.out) if args.out else default_folder(args, "search-")
     if args.weights:
         load_weights(model, _weights_file(args.weights))
+    check_possible(space, budget)
+    for half in halves(dataset.train, args.seed):
+        check_steps(half, args.batch_size, args.devices)
     title = f"{args.model} on {args.data}"
     if args.dry_run:
         return plan(args, model, dataset, space, budget, fabric)
@@ -170,6 +176,7 @@ def _search(
         "derived_by": found.derived.how,
         "given_up": found.derived.given_up,
         "shape": json.loads(shape.to_json()),
+        "residual": space.residual,
         "expected": last["expected"],
         "discrepancy": last["discrepancy"],
         "entropy": last["entropy"],
@@ -187,12 +194,14 @@ def _pretrain(
     settings = replace(quick(args.data), epochs=args.pretrain_epochs, validation=args.validation)
     job = {field.name: getattr(args, field.name) for field in fields(Job)}
     config = Train(**{**job, **vars(settings), "out": None})
-    if run is None:
-        train_model(model, dataset, settings, seed=args.seed, fabric=fabric)
-        return
-    with Run.open(run.folder / "pretrained", config) as inner:
-        if inner.result() is not None:
-            load_weights(model, inner.folder / "model.safetensors")
+    folder = None if run is None else run.folder / "pretrained"
+    with contextlib.nullcontext() if folder is None else Run.open(folder, config) as inner:
+        done = inner is not None and inner.result() is not None
+        # all processes go the same way
+        place = fabric.broadcast(folder)
+        if fabric.broadcast(done):
+            assert place is not None
+            load_weights(model, place / "model.safetensors")
             return
         trained = train_model(
             model,
@@ -204,7 +213,9 @@ def _pretrain(
             checkpoint_seconds=args.checkpoint_seconds,
             progress=bar,
         )
-        inner.save_result({"accuracy": trained.accuracy, "top5": trained.top5, "n": trained.n})
+        if inner is not None:
+            result = {"accuracy": trained.accuracy, "top5": trained.top5, "n": trained.n}
+            inner.save_result(result)
 
 
 def _weights_file(given: str) -> Path:

@@ -51,13 +51,16 @@ def _train(args: Train, folder: Path, run: Run | None) -> dict[str, Any]:
     )
     torch.manual_seed(args.seed)
     model = network(args.model, dataset.info)
-    shape = None if args.shape is None else Shape.read(args.shape)
+    shape = None if args.shape is None else Shape.read(_kept(folder) or args.shape)
     if shape is not None:
         space = Space.trace(model, dataset.info.input_shape, residual=args.residual)
         model = slim(model, space, shape, weights="fresh")
     macs = _macs(model, dataset.info.input_shape)
     # all that can be wrong is found before other processes are started
     check_steps(dataset.train, args.batch_size, args.devices)
+    if run is not None and shape is not None:
+        run.begin()
+        run.save_shape(shape)
     fabric.launch()
     with Bar() as bar:
         try:
@@ -73,8 +76,6 @@ def _train(args: Train, folder: Path, run: Run | None) -> dict[str, Any]:
             )
         except Interrupted as stop:
             raise Interrupted(f"{stop}; run the same command again to go on") from None
-    if run is not None and shape is not None:
-        run.save_shape(shape)
     return {
         "accuracy": trained.accuracy,
         "top5": trained.top5,
@@ -89,6 +90,12 @@ def _train(args: Train, folder: Path, run: Run | None) -> dict[str, Any]:
         "seed": args.seed,
         "out": str(folder),
     }
+
+
+def _kept(folder: Path) -> Path | None:
+    """The shape that a run was begun with, which the file may no longer hold."""
+    path = folder / "shape.json"
+    return path if path.exists() else None
 
 
 def _macs(model: torch.nn.Module, input_shape: tuple[int, int, int]) -> int | None:
