@@ -72,6 +72,8 @@ class Searching(Training):
     ValueError: select=1 leaves the logits without a gradient, ...
     """
 
+    epochs: int = 10
+    """Passes over the half of the training set that the weights learn from."""
     validation: float = 0.0
     """Share of the training set that is held out of the search (0: none)."""
     pretrain_epochs: int = 0

@@ -8,7 +8,7 @@ have no choice in common, and else a sum over the values of the common choices.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .cost import layer_cost
 from .space import Space
-from .tracing import Concat, Fixed, Join, Last, Layer, Own, Place, Repeat, Union, placed
+from .tracing import Block, Concat, Fixed, Join, Last, Layer, Own, Place, Repeat, Union, placed
 
 __all__ = ["Chances", "Expectation", "Masks", "coefficients"]
 
@@ -50,25 +50,34 @@ class Expectation:
     def _mean(self, chances: Chances, which: int) -> Tensor:
         # small sums, which no device does faster and not every one in 64 bits
         widths = Widths(self.masks, {name: p.cpu().double() for name, p in chances.items()})
-        total = torch.zeros((), dtype=torch.float64)
+        # what stands in one block is there with one probability
+        blocks: dict[Block, list[Tensor]] = {}
         for layer in self.space.layers:
-            total = total + self._presence(layer, widths) * _layer_mean(layer, widths, which)
+            if not any(coefficients(layer, which)):
+                continue
+            mean = _layer_mean(layer, widths, which)
+            if not layer.derived:
+                mean = mean * widths.probability_of_full(self.space)
+            blocks.setdefault(layer.block, []).append(mean)
         for join in self.space.joins:
             if join.shortcut is not None:
-                total = total + self._presence(join, widths) * _join_mean(join, widths, which)
+                blocks.setdefault(join.block, []).append(_join_mean(join, widths, which))
+        total = torch.zeros((), dtype=torch.float64)
+        for block, means in blocks.items():
+            total = total + self._presence(block, widths) * torch.stack(means).sum()
         return total
 
-    def _presence(self, part: Layer | Join, widths: "Widths") -> Tensor | float:
-        """The probability that a layer is there."""
-        if isinstance(part, Layer) and not part.derived:
-            return widths.probability_of_full(self.space)
-        if part.block is None:
+    def _presence(self, block: Block, widths: "Widths") -> Tensor | float:
+        """The probability that a block is there."""
+        if block is None:
             return 1.0
-        stage, number = part.block
-        kept = [depth > number for depth in self.space.depths[stage]]
-        return widths.chances[stage][torch.tensor(kept)].sum()
+        stage, number = block
+        # candidates are in order, so those that keep it are the last ones
+        first = sum(depth <= number for depth in self.space.depths[stage])
+        return widths.chances[stage][first:].sum()
 
 
+@lru_cache(maxsize=10_000)
 def coefficients(layer: Layer, which: int) -> tuple[int, int, int, int]:
     """Costs are a + b in + c out + d in out: four of them say which."""
     costs = [[layer_cost(layer, c_in, c_out)[which] for c_out in (0, 1)] for c_in in (0, 1)]
@@ -110,6 +119,7 @@ class Masks:
         self.of = cache(self._of)
         self.united = cache(self._united)
         self.where = cache(self._where)
+        self.counts = cache(self._counts)
 
     def _choices(self, index: int) -> frozenset[str]:
         """The layers and stages that decide on a layout."""
@@ -157,6 +167,11 @@ class Masks:
         masks = tuple(dict.fromkeys(unions))
         place = {mask: i for i, mask in enumerate(masks)}
         return masks, torch.tensor([place[mask] for mask in unions])
+
+    def _counts(self, index: int) -> Tensor:
+        """How many channels each mask of a layout has."""
+        counts = [mask.bit_count() for mask in self.of(index)]
+        return torch.tensor(counts, dtype=torch.float64)
 
     def _where(self, index: int, part: int) -> Tensor:
         """Where the masks of a part are among those of a layout."""
@@ -234,16 +249,12 @@ class Widths:
                 return torch.stack([self.mean(part) for part in parts]).sum()
             case Repeat(_, part, times):
                 return times * self.mean(part)
-        return self.p(index) @ self._counts(index)
-
-    def _counts(self, index: int) -> Tensor:
-        counts = [mask.bit_count() for mask in self.masks.of(index)]
-        return torch.tensor(counts, dtype=torch.float64)
+        return self.p(index) @ self.masks.counts(index)
 
     def mean_product(self, a: int, b: int) -> Tensor:
         """The mean of the product of two widths."""
         if a == b and not isinstance(self.masks.layouts[a], Concat | Repeat):
-            return self.p(a) @ self._counts(a).square()
+            return self.p(a) @ self.masks.counts(a).square()
         common = self.masks.common((a, b))
         if common:
             return self.given(common, lambda widths: widths.mean(a) * widths.mean(b))

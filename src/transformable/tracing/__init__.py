@@ -15,11 +15,12 @@ from .layout import (
     kept,
     placed,
 )
-from .reading import Join, Layer
+from .reading import Block, Join, Layer
 from .trace import OUTPUT, read
 
 __all__ = [
     "OUTPUT",
+    "Block",
     "Concat",
     "Fixed",
     "Join",

@@ -13,7 +13,7 @@ from .graph import block_of, find_stages, in_mode, measure, path_of, record
 from .layout import Fixed, Layout, Own
 from .ties import Ties
 
-__all__ = ["Join", "Layer", "Reading"]
+__all__ = ["Block", "Join", "Layer", "Reading"]
 
 Block = tuple[str, int] | None
 
