@@ -43,10 +43,10 @@ def main() -> None:
     parser.add_argument("--data-dir", required=True, help="holds the files of CIFAR-10")
     parser.add_argument("--model", default="resnet20")
     parser.add_argument("--size", type=int, default=16, help="images are averaged to this size")
-    parser.add_argument("--images", type=int, default=20_000, help="how many of them")
+    parser.add_argument("--images", type=int, default=8_000, help="how many of them")
     parser.add_argument("--budget", type=float, default=0.5)
     parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--arch-lr", type=float, default=0.02)
     parser.add_argument("--lambdas", nargs="+", type=float, default=[0.0, 2.0])
     parser.add_argument("--out", default="runs/figure4", help="where results are kept")
@@ -110,7 +110,9 @@ def run(
 
 
 def draw(runs: dict[Any, dict[str, Any]], args: argparse.Namespace) -> None:
-    figure, axes = plt.subplots(2, len(args.lambdas), figsize=(9, 6), sharex=True, sharey="row")
+    figure, axes = plt.subplots(
+        2, len(args.lambdas), figsize=(9, 6), sharex=True, sharey="row", squeeze=False
+    )
     for column, weight in enumerate(args.lambdas):
         top, bottom = axes[0][column], axes[1][column]
         top.set_title(f"λ = {weight:g}")

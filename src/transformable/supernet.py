@@ -10,6 +10,7 @@ stay zero: every tensor keeps its full shape, and an add of different widths is 
 """
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, get_args
 
 import torch
@@ -255,6 +256,13 @@ def _alignment(narrow: int, wide: int, size: int, align: Align, like: Tensor) ->
     # padded channels are zero already
     if narrow == wide or align == "pad":
         return None
-    whole = like.new_zeros(size, size)
+    return _square(narrow, wide, size, align, like.dtype, like.device)
+
+
+@lru_cache(maxsize=1000)
+def _square(
+    narrow: int, wide: int, size: int, align: Align, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    whole = torch.zeros(size, size, dtype=torch.float64)
     whole[:wide, :narrow] = matrix(narrow, wide, align)
-    return whole
+    return whole.to(device=device, dtype=dtype)
