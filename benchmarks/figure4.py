@@ -1,8 +1,9 @@
 """The paper's figure 4 in small: cost and discrepancy while four strategies search.
 
 {channel-wise interpolation, zero padding} x {Gumbel samples, plain softmax mixture}, without and
-with the pull of the cost, from scratch with the paper's recipe except for its length and, because
-of that, the learning rate of the logits. What is done is kept in --out, so that it can go on.
+with the pull of the cost, by the paper's recipe except for its length and, because of that, the
+learning rate of the logits; from scratch, or from trained weights. What is done is kept in --out,
+so that it can go on.
 
     python benchmarks/figure4.py --data-dir DIR --size 16 --picture docs/figure4.png
 """
@@ -48,6 +49,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--arch-lr", type=float, default=0.02)
+    parser.add_argument("--weights", default=None, help="state dict of a trained network")
     parser.add_argument("--lambdas", nargs="+", type=float, default=[0.0, 2.0])
     parser.add_argument("--out", default="runs/figure4", help="where results are kept")
     parser.add_argument("--picture", default="figure4.png")
@@ -89,6 +91,8 @@ def run(
             }
         )
         net = build(args.model, 0)
+        if args.weights:
+            net.load_state_dict(torch.load(args.weights))
         found = search(net, dataset, args.budget, settings)
         space = tas.Space.trace(net, dataset.info.input_shape)
         full = tas.macs(space, space.full)
