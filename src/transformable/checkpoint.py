@@ -58,6 +58,8 @@ class Tally:
         self._state = state
         self._fabric = fabric
         self._mark = time.perf_counter()
+        if fabric.global_rank > 0:
+            state.loss, state.right, state.seen = 0.0, 0, 0  # the first has the sums of all
         self._waiting: list[tuple[Tensor, Tensor, int]] = []
 
     def add(self, outcome: dict[str, Tensor], y: Tensor) -> None:

@@ -79,8 +79,6 @@ def train(
 
     with saver, own_randomness(fabric):
         state = saver.restore(State())
-        if fabric.global_rank > 0:
-            state.loss, state.right, state.seen = 0.0, 0, 0  # they are the sums of all processes
         progress.start("training", settings.epochs * steps, state.step)
         for epoch in range(len(state.history), settings.epochs):
             share = {"rank": fabric.global_rank, "world": fabric.world_size}

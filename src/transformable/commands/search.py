@@ -7,20 +7,16 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from lightning_fabric import Fabric
 from rich.console import Group
 from rich.table import Table
 from torch import nn
 
-from .. import data
 from ..arguments import Job, Search, Train
 from ..budget import MEASURES, Budget
 from ..cost import macs, params
 from ..data import Dataset
 from ..deriving import check_possible
-from ..devices import make_fabric
-from ..factory import network
 from ..interrupt import Interrupted
 from ..presets import quick
 from ..progress import Bar
@@ -33,6 +29,7 @@ from ..training import check_steps
 from ..training import train as train_model
 from ..weights import load_weights
 from . import Outcome
+from .job import prepare
 from .plan import plan
 
 __all__ = ["search"]
@@ -40,17 +37,7 @@ __all__ = ["search"]
 
 def search(args: Search) -> Outcome | None:
     """Search in a run folder; None in all processes but the first."""
-    fabric = make_fabric(args.device, devices=args.devices, precision=args.precision)
-    dataset = data.load(
-        args.data,
-        args.data_dir,
-        validation=args.validation,
-        seed=args.seed,
-        download=args.download,
-        workers=args.workers,
-    )
-    torch.manual_seed(args.seed)
-    model = network(args.model, dataset.info)
+    fabric, dataset, model = prepare(args)
     space = Space.trace(
         model,
         dataset.info.input_shape,

@@ -6,11 +6,8 @@ from typing import Any
 
 import torch
 
-from .. import data
 from ..arguments import Train
 from ..cost import macs as count_macs
-from ..devices import make_fabric
-from ..factory import network
 from ..interrupt import Interrupted
 from ..progress import Bar
 from ..runs import Run, default_folder
@@ -20,6 +17,7 @@ from ..space import Space
 from ..training import check_steps
 from ..training import train as train_model
 from . import Outcome
+from .job import prepare
 
 __all__ = ["train"]
 
@@ -40,17 +38,7 @@ def train(args: Train) -> Outcome | None:
 
 
 def _train(args: Train, folder: Path, run: Run | None) -> dict[str, Any]:
-    fabric = make_fabric(args.device, devices=args.devices, precision=args.precision)
-    dataset = data.load(
-        args.data,
-        args.data_dir,
-        validation=args.validation,
-        seed=args.seed,
-        download=args.download,
-        workers=args.workers,
-    )
-    torch.manual_seed(args.seed)
-    model = network(args.model, dataset.info)
+    fabric, dataset, model = prepare(args)
     shape = None if args.shape is None else Shape.read(_kept(folder) or args.shape)
     if shape is not None:
         space = Space.trace(model, dataset.info.input_shape, residual=args.residual)
