@@ -35,9 +35,10 @@ class Alternate:
         self.total = settings.epochs * steps
         self.hold = round(settings.hold_epochs * steps)
         self.rate = rate_by_step(settings, steps)
-        self.sgd = sgd(net.weight_parameters(), settings)
+        self.weights, self.sizes = net.weight_parameters(), net.architecture_parameters()
+        self.sgd = sgd(self.weights, settings)
         self.adam = torch.optim.Adam(
-            net.architecture_parameters(),
+            self.sizes,
             lr=settings.arch_lr,
             betas=BETAS,
             weight_decay=settings.arch_weight_decay,
@@ -79,15 +80,15 @@ class Alternate:
         seed_step(self.fabric, f"step of the {phase}", seed, step)
 
     def _weight_step(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        with frozen(self.net.architecture_parameters()):
+        with frozen(self.sizes):
             logits, loss = self._forward(x, y, self.settings.label_smoothing)
-            self._descend(loss, self.net.weight_parameters(), self.sgd)
+            self._descend(loss, self.weights, self.sgd)
         return loss, _right(logits, y)
 
     def _architecture_step(self, x: Tensor, y: Tensor, cost: Tensor) -> tuple[Tensor, Tensor]:
-        with frozen(self.net.weight_parameters()):
+        with frozen(self.weights):
             logits, loss = self._forward(x, y)
-            self._descend(loss + cost.to(loss), self.net.architecture_parameters(), self.adam)
+            self._descend(loss + cost.to(loss), self.sizes, self.adam)
         return loss, _right(logits, y)
 
     def _forward(self, x: Tensor, y: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:

@@ -44,7 +44,7 @@ class DepthMix:
     """How the outputs of a stage at its depths are mixed (eq. 5): outputs of one width are one
     group, added up before they are aligned, which is linear."""
 
-    weights: Tensor
+    weights: tuple[Tensor, ...]
     groups: list[int]
     """The group of each depth."""
     alignments: list[Tensor | None]

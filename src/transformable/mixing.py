@@ -17,6 +17,9 @@ from torch.autograd.function import once_differentiable
 
 __all__ = ["add_relu", "aligned_sum", "norm_mix", "tap"]
 
+POINTWISE = [1, 1], [0, 0], [1, 1], False, [0, 0], 1
+"""A 1x1 convolution: stride, padding, dilation, transposed, output padding, groups."""
+
 
 def norm_mix(
     x: Tensor, norm: nn.BatchNorm2d, matrix: Tensor, shift: Tensor | None, *, relu: bool = False
@@ -36,11 +39,11 @@ def norm_mix(
             shape = -1, *[1] * (x.ndim - 2)
             x = x * matrix.view(shape) + (0 if shift is None else shift.view(shape))
         else:
-            x = F.conv2d(x, matrix[:, :, None, None], shift)
+            x = F.conv2d(x, _kernel(matrix), shift)
         return F.relu(x) if relu else x
     assert norm.num_batches_tracked is not None
     assert norm.momentum is not None
-    norm.num_batches_tracked += 1
+    norm.num_batches_tracked.add_(1)
     if matrix.ndim == 1:
         statistics = norm.running_mean, norm.running_var
         x = F.batch_norm(x, *statistics, matrix, shift, True, norm.momentum, norm.eps)
@@ -82,8 +85,7 @@ class NormMix(torch.autograd.Function):
         relu: bool,
     ) -> Tensor:
         folded = matrix * scale
-        out = F.conv2d(_as_one(x), folded[:, :, None, None], shift - folded @ mean)
-        out = _as_many(out, x)
+        out = torch.conv2d(x, _kernel(folded), shift.addmv(folded, mean, alpha=-1))
         if relu:
             out.relu_()
         # the next layer keeps its input anyway, so a rectified output costs no memory
@@ -99,38 +101,24 @@ class NormMix(torch.autograd.Function):
         if out is not None:
             grad = torch.ops.aten.threshold_backward(grad, out, 0)
         # the convolution would give the sums too, but takes half as long again to do so
-        sums = grad.sum((0, 2, 3))
-        one, of_one = _as_one(x), _as_one(grad)
-        pointwise = [1, 1], [0, 0], [1, 1], False, [0, 0], 1
-        _, products, _ = torch.ops.aten.convolution_backward(
-            of_one, one, folded[:, :, None, None], None, *pointwise, [False, True, False]
-        )
-        of_matrix = products[:, :, 0, 0].addr(sums, mean, alpha=-1).mul_(scale)
+        sums = grad.permute(0, 2, 3, 1).flatten(0, 2).sum(0)
+        products = torch.ops.aten.convolution_backward(
+            grad, x, _kernel(folded), None, *POINTWISE, [False, True, False]
+        )[1]
+        of_matrix = products.flatten(1).addr_(sums, mean, alpha=-1).mul_(scale)
         of_x = None
         if ctx.needs_input_grad[0]:
             each = -x.shape[1] / x.numel()
             slope = (folded * of_matrix).sum(0).mul_(scale).mul_(each)
-            offset = torch.mv(folded.t(), sums).mul_(each).addcmul_(slope, mean, value=-1)
-            of_x = F.conv2d(of_one, folded.t()[:, :, None, None].contiguous(), offset)
-            of_x = _as_many(of_x, x).addcmul_(x, slope[:, None, None])
+            offset = torch.addmv(slope * mean, folded.t(), sums, beta=-1, alpha=each)
+            of_x = torch.conv2d(grad, _kernel(folded.t()), offset)
+            of_x.addcmul_(x, slope.view(-1, 1, 1))
         return of_x, of_matrix, sums, None, None, None
 
 
-def _as_one(x: Tensor) -> Tensor:
-    """A batch in channels-last memory as one tall image: 1x1 convolutions of that are quicker."""
-    if not x.is_contiguous(memory_format=torch.channels_last):
-        return x
-    count, channels, height, width = x.shape
-    tall = 1, channels, count * height, width
-    return x.as_strided(tall, (x.numel(), 1, width * channels, channels))
-
-
-def _as_many(x: Tensor, like: Tensor) -> Tensor:
-    """Back to the shape of the batch; not a view, which could not be written to in place."""
-    if x.shape == like.shape:
-        return x
-    x = x.contiguous(memory_format=torch.channels_last)
-    return x.new_empty(0).set_(x.untyped_storage(), 0, like.shape, like.stride())
+def _kernel(matrix: Tensor) -> Tensor:
+    """A matrix over channels as the weights of a 1x1 convolution."""
+    return matrix.view(*matrix.shape, 1, 1)
 
 
 def add_relu(a: Tensor, b: Tensor, in_place: bool = False) -> Tensor:
@@ -199,14 +187,13 @@ class AlignedSum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, matrix: Tensor, total: Tensor) -> Tensor:
         ctx.save_for_backward(matrix)
-        return _as_many(F.conv2d(_as_one(x), matrix[:, :, None, None]), x).add_(total)
+        return F.conv2d(x, _kernel(matrix)).add_(total)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         [matrix] = ctx.saved_tensors
-        back = matrix.to(grad.dtype).t()[:, :, None, None].contiguous()
-        return _as_many(F.conv2d(_as_one(grad), back), grad), None, grad
+        return F.conv2d(grad, _kernel(matrix.to(grad.dtype).t())), None, grad
 
 
 def _flat(x: Tensor) -> Tensor:

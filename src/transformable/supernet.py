@@ -64,8 +64,8 @@ class Group(nn.Module):
         else:
             values = values.permute(0, 2, 1, 3).reshape(layers, channels, drawn * 2)
             matrices = values.new_zeros(layers, channels, channels).scatter_add(2, flat, values)
-        for i, name in enumerate(self.names):
-            yield name, (matrices[i], None if shift is None else shift[i])
+        shifts = [None] * layers if shift is None else shift.unbind()
+        yield from zip(self.names, zip(matrices.unbind(), shifts, strict=True), strict=True)
 
 
 def _take(rows: Tensor, sources: Tensor) -> Tensor:
@@ -140,12 +140,14 @@ class SuperNet(nn.Module):
         return [p for p in self.parameters() if p is not self.alpha and p is not self.beta]
 
     def chances(self) -> dict[str, Tensor]:
-        """The probabilities of the candidates of each layer and stage."""
+        """The probabilities of the candidates of each layer and stage, in 64 bits."""
         tables = zip(self._logits(), (self.space.widths, self.space.depths), strict=True)
         return {
-            name: logits[i, : len(sizes)].softmax(0)
+            name: row[: len(sizes)]
             for logits, candidates in tables
-            for i, (name, sizes) in enumerate(candidates.items())
+            for row, (name, sizes) in zip(
+                logits.cpu().double().softmax(1).unbind(), candidates.items(), strict=True
+            )
         }
 
     def expected_macs(self) -> Tensor:
@@ -220,7 +222,7 @@ class SuperNet(nn.Module):
         if not any(alignment is not None for alignment in alignments):
             each, alignments = each[:1], [None]
         groups = [each.index(width) if width in each else 0 for width in widths]
-        return DepthMix(weights.to(x.dtype), groups, alignments)
+        return DepthMix(weights.to(x.dtype).unbind(), groups, alignments)
 
     def _used_depths(self, draw: Draw) -> dict[str, list[int]]:
         rows = zip(self.space.depths.items(), (draw.depths > 0).tolist(), strict=True)
