@@ -9,14 +9,14 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 .DELETE_ON_ERROR:
 
 help:
-	@echo 'make demo    train a small network on the handwritten digits; results in runs/demo'
+	@echo 'make demo    prune a network on the handwritten digits to half of its MACs; results in runs/demo'
 	@echo 'make test    format, lint, types, tests'
 	@echo 'make format  format the code and fix what the linter can fix'
 	@echo 'make lock    write requirements.lock anew from pyproject.toml'
 	@echo 'make clean   remove .venv, caches and builds (runs/ stays)'
 
 demo: $(STAMP)
-	$(BIN)/tas train --out runs/demo
+	$(BIN)/tas prune --out runs/demo
 
 test: $(STAMP)
 	$(BIN)/ruff format --check

@@ -182,7 +182,7 @@ def test_a_run_that_is_not_finished(here: Path, capsys: pytest.CaptureFixture[st
     assert main([*TRAIN, "--out=run", "--lr=1e30"]) == 2
     assert "the loss is not a finite number at step" in capsys.readouterr().err
     assert main(["evaluate", "run"]) == 2
-    assert "run is not finished; run its tas train command again" in capsys.readouterr().err
+    assert "run is not finished; run its command again" in capsys.readouterr().err
 
 
 def test_a_bar_on_a_terminal(

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformable.arguments import Evaluate, Train
+from transformable.arguments import Train
 from transformable.cli import parse
 from transformable.config import Training
 from transformable.configfile import read_config, write_config
 from transformable.presets import paper, quick
+from transformable.queries import Evaluate
 
 
 @pytest.mark.parametrize(

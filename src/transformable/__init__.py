@@ -7,19 +7,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import data, models
     from .budget import Budget
-    from .config import Searching, Training
+    from .config import Distilling, Searching, Training
     from .cost import macs, params
     from .deriving import derive
     from .evaluation import evaluate
+    from .loading import load
+    from .pipeline import Pruned
+    from .pruning import prune
     from .searching import search
     from .shape import Shape
     from .slimming import slim
     from .space import Space
     from .supernet import SuperNet
     from .training import train
+    from .transfer import distill
 
 __all__ = [
     "Budget",
+    "Distilling",
+    "Pruned",
     "Searching",
     "Shape",
     "Space",
@@ -27,10 +33,13 @@ __all__ = [
     "Training",
     "data",
     "derive",
+    "distill",
     "evaluate",
+    "load",
     "macs",
     "models",
     "params",
+    "prune",
     "search",
     "slim",
     "train",
@@ -41,15 +50,20 @@ __version__ = version("transformable")
 # names are imported when they are first asked for, so that `tas --help` need not wait for torch
 _HOMES = {
     "Budget": "budget",
+    "Distilling": "config",
+    "Pruned": "pipeline",
     "Searching": "config",
     "Shape": "shape",
     "Space": "space",
     "SuperNet": "supernet",
     "Training": "config",
     "derive": "deriving",
+    "distill": "transfer",
     "evaluate": "evaluation",
+    "load": "loading",
     "macs": "cost",
     "params": "cost",
+    "prune": "pruning",
     "search": "searching",
     "slim": "slimming",
     "train": "training",

@@ -1,4 +1,4 @@
-"""The arguments of each command: frozen dataclasses, whose values are checked where they are made.
+"""The arguments of the long-running commands: frozen dataclasses that check their values.
 
 The text under each field is its ``--help``.
 """
@@ -6,13 +6,24 @@ The text under each field is its ``--help``.
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
-from tyro.conf import Positional, arg
+from tyro.conf import arg
 
-from .config import RATIOS, Metric, Precision, Preset, Searching, Training, at_least, named, one_of
+from .config import (
+    RATIOS,
+    Distilling,
+    Kd,
+    Metric,
+    Precision,
+    Preset,
+    Searching,
+    Training,
+    Transfer,
+    at_least,
+    named,
+    one_of,
+)
 
-__all__ = ["Cost", "Evaluate", "Job", "Search", "Train"]
-
-Residual = Literal["auto", "pad", "project", "tied"]
+__all__ = ["Distill", "Job", "Prune", "Search", "Train"]
 
 Text = Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")]
 File = Annotated[str | None, arg(metavar="FILE", help_behavior_hint="")]
@@ -85,6 +96,88 @@ class Train(Job, Training):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Distill(Job, Distilling):
+    """Train the network of a shape with what the unpruned one has learnt.
+
+    The same command on the same run folder goes on where it stopped. Values come
+    from the preset, then the config file, then the command line.
+    """
+
+    shape: File = None
+    """JSON file with the shape of the small network."""
+    teacher: Text = None
+    """The unpruned network, trained: a run folder, or a weights file of --model."""
+    residual: Literal["pad", "project", "tied"] = "pad"
+    """What becomes of an add whose sides differ in width."""
+
+    def __post_init__(self) -> None:
+        Job.__post_init__(self)
+        Distilling.__post_init__(self)
+        one_of(self, "residual", ("pad", "project", "tied"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prune(Job):
+    """Make a network smaller: train it, search, derive a shape, train that by distillation.
+
+    Then both networks are tested and timed, and the small one is exported and explained in a
+    report. The same command on the same run folder goes on where it stopped. Learning rates and the
+    like come from the preset; tas train, tas search and tas distill take them one by one.
+    """
+
+    budget: str = "0.5"
+    """What the network may cost: a fraction of what it costs now (0.5) or a number (20M)."""
+    metric: Metric = "macs"
+    """What is counted: macs or params."""
+    tolerance: float = 0.05
+    """How far from the target the cost may be, as a share of it."""
+    teacher: Text = None
+    """The unpruned network, trained: a run folder, or a weights file of --model (default: it is
+    trained here)."""
+    transfer: Transfer = "init+kd"
+    """What the small network takes over: none, channels (init), answers (kd) or both (init+kd)."""
+    kd: Kd = "soft"
+    """Distillation: soft, or the paper's equation."""
+    teacher_epochs: Count = None
+    """Epochs of training the unpruned network (default: the preset's, like all below)."""
+    search_epochs: Count = None
+    """Epochs of the search."""
+    epochs: Count = None
+    """Epochs of training the small network."""
+    batch_size: Count = None
+    """Images per step, in all three."""
+    residual: Literal["pad", "project", "tied"] = "pad"
+    """What becomes of an add whose sides differ in width."""
+    search: Literal["both", "width", "depth"] = "both"
+    """Which sizes are searched."""
+    ratios: tuple[float, ...] = RATIOS
+    """Candidate widths of a layer, as fractions of its width now; above 1 it may grow."""
+    divisor: int = 1
+    """Round candidate widths to multiples of this."""
+    depth_step: int = 1
+    """Step between the candidate depths of a stage."""
+    validation: float = 0.05
+    """Share of the training set that is held out to watch the training (0: none)."""
+
+    def __post_init__(self) -> None:
+        Job.__post_init__(self)
+        one_of(self, "metric", get_args(Metric))
+        one_of(self, "residual", ("pad", "project", "tied"))
+        one_of(self, "search", ("both", "width", "depth"))
+        one_of(self, "transfer", get_args(Transfer))
+        one_of(self, "kd", get_args(Kd))
+        at_least(self, "divisor", 1)
+        at_least(self, "depth_step", 1)
+        for name in ("teacher_epochs", "search_epochs", "epochs", "batch_size"):
+            if getattr(self, name) is not None:
+                at_least(self, name, 1)
+        if not 0 < self.tolerance < 1:
+            raise ValueError(f"tolerance must be above 0 and below 1, not {self.tolerance}")
+        if not 0 <= self.validation < 1:
+            raise ValueError(f"validation must be at least 0 and below 1, not {self.validation}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Search(Job, Searching):
     """Learn how wide each layer and how deep each stage should be for a budget.
 
@@ -119,79 +212,3 @@ class Search(Job, Searching):
         one_of(self, "search", ("both", "width", "depth"))
         at_least(self, "divisor", 1)
         at_least(self, "depth_step", 1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evaluate:
-    """Accuracy on the test set: of a run folder, or of a network with a weights file."""
-
-    run: Annotated[Positional[str | None], arg(metavar="RUN_DIR")] = None
-    """Folder of a finished run; gives the network, the weights and the dataset."""
-    model: Text = None
-    """Name of a network, or path.py:factory."""
-    weights: File = None
-    """Weights of the network: .safetensors, or a torch file with a state dict."""
-    data: Text = None
-    """digits, cifar10, cifar100, folder:PATH or npz:PATH (default: the run's, else digits)."""
-    data_dir: Folder = None
-    """Folder that holds the files of the dataset."""
-    download: bool = False
-    """Fetch the dataset if it is not there."""
-    config: File = None
-    """TOML file with any of these keys."""
-    batch_size: int = 500
-    """Images per forward pass."""
-    device: str = "auto"
-    """auto, cpu, mps, cuda or cuda:INDEX."""
-    precision: Precision = "32-true"
-    """Arithmetic: 32-bit, or mixed with bfloat16."""
-    workers: int = 2
-    """Processes that decode photos."""
-    json: bool = False
-    """Print one JSON object and nothing else."""
-
-    def __post_init__(self) -> None:
-        at_least(self, "batch_size", 1)
-        at_least(self, "workers", 0)
-        one_of(self, "precision", get_args(Precision))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cost:
-    """MACs and parameters of a network, layer by layer, exact.
-
-    A MAC is a multiply-accumulate of a convolution or linear layer, for one image; the bias of a
-    linear layer counts one an output. The paper calls them FLOPs.
-    """
-
-    model: str = "resnet20"
-    """Name of a network, or path.py:factory."""
-    data: str = "digits"
-    """Dataset that says how large the images are and how many classes there are."""
-    data_dir: Folder = None
-    """Folder that holds the files of the dataset."""
-    size: Count = None
-    """Height and width of the images, instead of the dataset's (with 3 channels)."""
-    num_classes: Count = None
-    """Number of classes, instead of the dataset's."""
-    shape: File = None
-    """JSON file with a shape of the network."""
-    published: Text = None
-    """A network that the paper's authors published; "list" shows them all."""
-    residual: Residual = "auto"
-    """What becomes of an add whose sides differ; auto is project if published, else pad."""
-    config: File = None
-    """TOML file with any of these keys."""
-    json: bool = False
-    """Print one JSON object and nothing else."""
-
-    def __post_init__(self) -> None:
-        named(self, "model", "data")
-        for name in ("size", "num_classes"):
-            if getattr(self, name) is not None:
-                at_least(self, name, 1)
-        one_of(self, "residual", get_args(Residual))
-        if self.shape and self.published:
-            raise ValueError("give --shape or --published, not both")
-        if self.published and (self.model, self.data) != (Cost.model, Cost.data):
-            raise ValueError("a published network has its own --model and --data: leave them out")

@@ -34,6 +34,11 @@ class Command:
 
 
 COMMANDS = {
+    "prune": Command(
+        summary="make a network smaller: train, search, distil, export, report",
+        config="transformable.arguments:Prune",
+        function="transformable.commands.prune:prune",
+    ),
     "train": Command(
         summary="train a network and test it",
         config="transformable.arguments:Train",
@@ -44,15 +49,30 @@ COMMANDS = {
         config="transformable.arguments:Search",
         function="transformable.commands.search:search",
     ),
+    "distill": Command(
+        summary="train the network of a shape with what the unpruned one has learnt",
+        config="transformable.arguments:Distill",
+        function="transformable.commands.distill:distill",
+    ),
     "evaluate": Command(
         summary="accuracy of a trained network on the test set",
-        config="transformable.arguments:Evaluate",
+        config="transformable.queries:Evaluate",
         function="transformable.commands.evaluate:evaluate",
     ),
     "cost": Command(
         summary="what a network costs, layer by layer, as it is or at a shape",
-        config="transformable.arguments:Cost",
+        config="transformable.queries:Cost",
         function="transformable.commands.cost:cost",
+    ),
+    "export": Command(
+        summary="write a trained network for use elsewhere: safetensors, ONNX, torch.export",
+        config="transformable.queries:Export",
+        function="transformable.commands.export:export",
+    ),
+    "report": Command(
+        summary="explain a run of tas prune in one HTML page",
+        config="transformable.queries:Report",
+        function="transformable.commands.report:report",
     ),
 }
 
@@ -157,8 +177,8 @@ def _base(kind: Any, arguments: list[str]) -> Any:
     file = _given(arguments, "config")
     if "preset" not in {field.name for field in fields(kind)}:
         return base if file is None else read_config(file, base)
-    from .config import Searching
-    from .presets import PRESETS, SEARCHES
+    from .config import Distilling, Searching, Training
+    from .presets import PRESETS, SEARCHES, TRANSFERS
 
     # the preset, and the dataset that it depends on, may themselves stand in the config file
     named = base if file is None else read_config(file, base)
@@ -166,8 +186,9 @@ def _base(kind: Any, arguments: list[str]) -> Any:
     data = _given(arguments, "data") or named.data
     if preset not in PRESETS:
         raise ValueError(f"unknown preset {preset!r}; use one of {', '.join(PRESETS)}")
-    presets = SEARCHES if issubclass(kind, Searching) else PRESETS
-    start = replace(base, **vars(presets[preset](data)))
+    known: dict[Any, Any] = {Searching: SEARCHES, Distilling: TRANSFERS, Training: PRESETS}
+    presets = next((known[part] for part in known if issubclass(kind, part)), None)
+    start = base if presets is None else replace(base, **vars(presets[preset](data)))
     return start if file is None else read_config(file, start)
 
 

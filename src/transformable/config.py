@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
-__all__ = ["Metric", "Precision", "Preset", "Searching", "Training", "values"]
+__all__ = ["Distilling", "Metric", "Precision", "Preset", "Searching", "Training", "values"]
 
 Metric = Literal["macs", "params"]
 Precision = Literal["32-true", "bf16-mixed"]
@@ -17,6 +17,8 @@ Align = Literal["pool", "linear", "pad"]
 Sampling = Literal["gumbel", "softmax"]
 Pull = Literal["piecewise", "multiplier"]
 Fall = Literal["linear", "cosine"]
+Transfer = Literal["none", "init", "kd", "init+kd"]
+Kd = Literal["soft", "paper"]
 
 RATIOS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
@@ -132,6 +134,37 @@ class Searching(Training):
             at_least(self, name, 0)
         if not 0 < self.tolerance < 1:
             raise ValueError(f"tolerance must be above 0 and below 1, not {self.tolerance}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distilling(Training):
+    """How to train a small network with what the unpruned one has learnt.
+
+    >>> Distilling(transfer="copy")
+    Traceback (most recent call last):
+    ValueError: transfer must be one of none, init, kd, init+kd, not 'copy'
+    """
+
+    transfer: Transfer = "init+kd"
+    """What the small network takes over: none, the unpruned network's channels to start from
+    (init), its answers as targets (kd), or both (init+kd)."""
+    sort: bool = True
+    """With init: take the most important channels of each layer instead of its first ones."""
+    kd: Kd = "soft"
+    """Distillation: soft is (1 - w) CE + w T² KL; paper is the paper's equation, w CE + (1 - w) CE
+    with the teacher."""
+    kd_lambda: float = 0.9
+    """The weight w."""
+    temperature: float = 4.0
+    """The temperature T that softens both networks' answers."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of(self, "transfer", get_args(Transfer))
+        one_of(self, "kd", get_args(Kd))
+        if not 0 <= self.kd_lambda <= 1:
+            raise ValueError(f"kd_lambda must be from 0 to 1, not {self.kd_lambda}")
+        above(self, "temperature", 0)
 
 
 def values(config: Any) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def read_config(path: str | Path, base: T) -> T:
 def write_config(config: Any) -> str:
     """The TOML text that ``read_config`` turns into the same config.
 
-    >>> from transformable.arguments import Evaluate
+    >>> from transformable.queries import Evaluate
     >>> print(write_config(Evaluate(run="runs/a", batch_size=8)).splitlines()[:2])
     ['run = "runs/a"', 'download = false']
     """

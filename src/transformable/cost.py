@@ -6,13 +6,13 @@ so do norms, activations, pooling and adds. `params` are all parameters.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .shape import Shape
 from .space import Space
 from .tracing import Layer
 
-__all__ = ["LayerCost", "layer_cost", "layer_costs", "macs", "params"]
+__all__ = ["LayerCost", "layer_cost", "layer_costs", "macs", "params", "with_norms"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +74,17 @@ def layer_costs(space: Space, shape: Shape) -> list[LayerCost]:
         )
         for layer, cost in sorted(_costs(space, shape, masks), key=lambda pair: pair[0].order)
     ]
+
+
+def with_norms(rows: Sequence[LayerCost]) -> list[LayerCost]:
+    """Norms have no MACs: their parameters are counted with those of the layer before."""
+    shown: list[LayerCost] = []
+    for row in rows:
+        if row.kind == "norm" and shown:
+            shown[-1] = replace(shown[-1], params=shown[-1].params + row.params)
+        else:
+            shown.append(row)
+    return shown
 
 
 def _total(space: Space, shape: Shape) -> tuple[int, int]:

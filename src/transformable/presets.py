@@ -1,11 +1,11 @@
-"""Where a training and a search start from, by name; both may depend on the dataset."""
+"""Where a training, a search and a transfer start from, by name and dataset."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
-from .config import Preset, Searching, Training
+from .config import Distilling, Preset, Searching, Training
 
-__all__ = ["PRESETS", "SEARCHES", "paper", "quick"]
+__all__ = ["PRESETS", "SEARCHES", "TRANSFERS", "paper", "quick"]
 
 
 def quick(data: str) -> Training:
@@ -55,9 +55,24 @@ def paper_search(data: str) -> Searching:
     return replace(cifar, epochs=120, weight_decay=1e-4) if _photos(data) else cifar
 
 
+def quick_transfer(data: str) -> Distilling:
+    """As long as the training of the unpruned network, or longer where that takes seconds."""
+    settings = Distilling(**vars(quick(data)))
+    return replace(settings, epochs=30) if data == "digits" else settings
+
+
+def paper_transfer(data: str) -> Distilling:
+    """The schedule of the paper, with its distillation from a network that starts fresh."""
+    return Distilling(**vars(paper(data)), transfer="kd", sort=False)
+
+
 def _photos(data: str) -> bool:
     return data.startswith("folder:")
 
 
 PRESETS: dict[Preset, Callable[[str], Training]] = {"quick": quick, "paper": paper}
+TRANSFERS: dict[Preset, Callable[[str], Distilling]] = {
+    "quick": quick_transfer,
+    "paper": paper_transfer,
+}
 SEARCHES: dict[Preset, Callable[[str], Searching]] = {"quick": quick_search, "paper": paper_search}

@@ -3,7 +3,7 @@
 import time
 from typing import Protocol
 
-__all__ = ["Bar", "Progress", "Silent"]
+__all__ = ["Bar", "Progress", "Silent", "Titled"]
 
 
 class Progress(Protocol):
@@ -27,6 +27,24 @@ class Silent:
 
     def note(self, text: str) -> None:
         pass
+
+
+class Titled:
+    """Says of which part of a job it tells.
+
+    >>> class Loud(Silent):
+    ...     def start(self, what, total, done):
+    ...         print(what)
+    >>> Titled("2/3 search", Loud()).start("searching", 10, 0)
+    2/3 search: searching
+    """
+
+    def __init__(self, title: str, progress: Progress) -> None:
+        self._title, self._progress = title, progress
+        self.advance, self.note = progress.advance, progress.note
+
+    def start(self, what: str, total: int, done: int) -> None:
+        self._progress.start(f"{self._title}: {what}", total, done)
 
 
 class Bar:

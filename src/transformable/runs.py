@@ -15,12 +15,15 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO
 from .arguments import Job
 from .config import values
 from .configfile import read_config, write_config
+from .recipe import RECIPE, Recipe
 from .shape import Shape
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["Run", "default_folder", "write_whole"]
+    from .space import Space
+
+__all__ = ["Run", "default_folder", "weights_as_bytes", "write_whole"]
 
 # These do not change what comes out, so a run may go on with other values of them.
 FREE = {
@@ -181,19 +184,28 @@ class Run:
 
     def save_weights(self, model: "nn.Module") -> None:
         """Write model.safetensors."""
-        import safetensors.torch
-
-        # clones: safetensors takes neither views nor other memory formats
-        state = {
-            name: value.detach().cpu().contiguous().clone()
-            for name, value in model.state_dict().items()
-        }
-        content = safetensors.torch.save(state)
+        content = weights_as_bytes(model)
         self._write("model.safetensors", lambda file: file.write(content))
 
     def save_shape(self, shape: Shape) -> None:
         """Write shape.json."""
         self._write("shape.json", shape.to_json() + "\n")
+
+    def save_candidates(self, space: "Space") -> None:
+        """Write candidates.json: the sizes that the distributions are over."""
+        sizes = {**space.widths, **space.depths}
+        text = json.dumps({name: list(each) for name, each in sizes.items()})
+        path = self.folder / "candidates.json"
+        if path.exists() and path.read_text(encoding="utf-8") != text:
+            raise ValueError(
+                f"run folder {self.folder} belongs to a search over other sizes; "
+                "choose another --out"
+            )
+        self._write("candidates.json", text)
+
+    def save_recipe(self, recipe: Recipe) -> None:
+        """Write network.json: how the network is built that the weights are for."""
+        self._write(RECIPE, recipe.to_json())
 
     def result(self) -> dict[str, Any] | None:
         """The result of a finished run, or None."""
@@ -216,6 +228,18 @@ class Run:
         except (OSError, RuntimeError) as error:  # torch.save wraps a full disk in RuntimeError
             reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
             raise ValueError(f"cannot write {self.folder / name}: {reason}") from error
+
+
+def weights_as_bytes(model: "nn.Module") -> bytes:
+    """What a .safetensors file of the network holds."""
+    import safetensors.torch
+
+    # clones: safetensors takes neither views nor other memory formats
+    state = {
+        name: value.detach().cpu().contiguous().clone()
+        for name, value in model.state_dict().items()
+    }
+    return safetensors.torch.save(state)
 
 
 def write_whole(path: Path, content: str | Callable[[BinaryIO], object]) -> None:

@@ -1,6 +1,6 @@
 """What ``tas cost`` does."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
@@ -8,9 +8,9 @@ from rich.box import SIMPLE
 from rich.table import Table
 
 from .. import data, factory
-from ..arguments import Cost
-from ..cost import LayerCost, layer_costs
+from ..cost import LayerCost, layer_costs, with_norms
 from ..published import find, published
+from ..queries import Cost
 from ..shape import Shape
 from ..space import Space
 
@@ -42,7 +42,7 @@ class Costs:
         table.add_column("MACs", f"{result['macs']:,}", justify="right")
         table.add_column("params", f"{result['params']:,}", justify="right")
         table.add_column("share", "100.0 %", justify="right")
-        for row in _with_norms(self.rows):
+        for row in with_norms(self.rows):
             table.add_row(
                 row.name,
                 "x".join(map(str, row.kernel)) if "conv" in row.kind else row.kind,
@@ -123,14 +123,3 @@ def _costs(title: str, space: Space, shape: Shape) -> Costs:
         "fixed": space.fixed,
     }
     return Costs(title=title, rows=layer_costs(space, shape), about=about)
-
-
-def _with_norms(rows: list[LayerCost]) -> list[LayerCost]:
-    """Norms have no MACs: a person sees their parameters with those of the layer before."""
-    shown: list[LayerCost] = []
-    for row in rows:
-        if row.kind == "norm" and shown:
-            shown[-1] = replace(shown[-1], params=shown[-1].params + row.params)
-        else:
-            shown.append(row)
-    return shown

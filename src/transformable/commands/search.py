@@ -1,8 +1,6 @@
 """What ``tas search`` does."""
 
-import contextlib
 import json
-import os
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -25,11 +23,12 @@ from ..searching import halves
 from ..searching import search as search_sizes
 from ..shape import Shape
 from ..space import Space
+from ..stages import Stages
 from ..training import check_steps
 from ..training import train as train_model
 from ..weights import load_weights
 from . import Outcome
-from .job import prepare
+from .job import first_process, load_trained, prepare
 from .plan import plan
 
 __all__ = ["search"]
@@ -49,14 +48,14 @@ def search(args: Search) -> Outcome | None:
     )
     budget = Budget.of(args.budget, space, metric=args.metric, tolerance=args.tolerance)
     if args.weights:
-        load_weights(model, _weights_file(args.weights))
+        load_trained(model, args.model, args.weights)
     check_possible(space, budget)
     for half in halves(dataset.train, args.seed):
         check_steps(half, args.batch_size, args.devices)
     title = f"{args.model} on {args.data}"
     if args.dry_run:
         return plan(args, model, dataset, space, budget, fabric)
-    if os.environ.get("LOCAL_RANK", "0") != "0":
+    if not first_process():
         _search(args, model, dataset, space, budget, fabric, None)
         return None
     folder = Path(args.out) if args.out else default_folder(args, "search-")
@@ -133,6 +132,7 @@ def _search(
 ) -> dict[str, Any]:
     if run is not None:
         run.begin()
+        run.save_candidates(space)
     fabric.launch()
     with Bar() as bar:
         try:
@@ -181,15 +181,8 @@ def _pretrain(
     settings = replace(quick(args.data), epochs=args.pretrain_epochs, validation=args.validation)
     job = {field.name: getattr(args, field.name) for field in fields(Job)}
     config = Train(**{**job, **vars(settings), "out": None})
-    folder = None if run is None else run.folder / "pretrained"
-    with contextlib.nullcontext() if folder is None else Run.open(folder, config) as inner:
-        done = inner is not None and inner.result() is not None
-        # all processes go the same way
-        place = fabric.broadcast(folder)
-        if fabric.broadcast(done):
-            assert place is not None
-            load_weights(model, place / "model.safetensors")
-            return
+
+    def work(inner: Run | None) -> dict[str, Any]:
         trained = train_model(
             model,
             dataset,
@@ -200,11 +193,8 @@ def _pretrain(
             checkpoint_seconds=args.checkpoint_seconds,
             progress=bar,
         )
-        if inner is not None:
-            result = {"accuracy": trained.accuracy, "top5": trained.top5, "n": trained.n}
-            inner.save_result(result)
+        return {"accuracy": trained.accuracy, "top5": trained.top5, "n": trained.n}
 
-
-def _weights_file(given: str) -> Path:
-    path = Path(given)
-    return path / "model.safetensors" if path.is_dir() else path
+    _, folder = Stages(run, fabric).once("pretrained", config, work)
+    if folder is not None:
+        load_weights(model, folder / "model.safetensors")

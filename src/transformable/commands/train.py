@@ -1,6 +1,5 @@
 """What ``tas train`` does."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from ..space import Space
 from ..training import check_steps
 from ..training import train as train_model
 from . import Outcome
-from .job import prepare
+from .job import first_process, prepare, recipe_of
 
 __all__ = ["train"]
 
@@ -25,8 +24,7 @@ __all__ = ["train"]
 def train(args: Train) -> Outcome | None:
     """Train a network in a run folder; None in all processes but the first."""
     folder = Path(args.out) if args.out else default_folder(args)
-    first = os.environ.get("LOCAL_RANK", "0") == "0"
-    if not first:
+    if not first_process():
         _train(args, folder, None)
         return None
     with Run.open(folder, args) as run:
@@ -46,9 +44,11 @@ def _train(args: Train, folder: Path, run: Run | None) -> dict[str, Any]:
     macs = _macs(model, dataset.info.input_shape)
     # all that can be wrong is found before other processes are started
     check_steps(dataset.train, args.batch_size, args.devices)
-    if run is not None and shape is not None:
+    if run is not None:
         run.begin()
-        run.save_shape(shape)
+        run.save_recipe(recipe_of(args, dataset))
+        if shape is not None:
+            run.save_shape(shape)
     fabric.launch()
     with Bar() as bar:
         try:

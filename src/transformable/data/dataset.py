@@ -18,6 +18,10 @@ class Info:
     """Channels, height, width."""
     num_classes: int
     classes: tuple[str, ...]
+    mean: tuple[float, ...] = ()
+    """What is subtracted from the pixels (0 to 255) of each channel; empty if nothing is done."""
+    std: tuple[float, ...] = ()
+    """What they are divided by then."""
 
 
 class Split(Protocol):

@@ -134,6 +134,8 @@ def info(path: Path) -> Info:
         input_shape=(3, SIZE, SIZE),
         num_classes=len(classes),
         classes=classes,
+        mean=tuple(_MEAN.tolist()),
+        std=tuple(_STD.tolist()),
     )
 
 

@@ -145,6 +145,8 @@ def from_tensors(
             input_shape=(channels, height, width),
             num_classes=len(classes),
             classes=classes,
+            mean=tuple(whole.mean.tolist()) if pixels else (),
+            std=tuple(whole.std.tolist()) if pixels else (),
         ),
         train=whole.subset(rest),
         validation=whole.subset(part),

@@ -1,0 +1,110 @@
+"""What ``tas distill`` does."""
+
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from ..arguments import Distill
+from ..cost import macs, params
+from ..data import Dataset
+from ..factory import network
+from ..interrupt import Interrupted
+from ..loading import load
+from ..progress import Bar
+from ..runs import Run, default_folder
+from ..shape import Shape
+from ..space import Space
+from ..training import check_steps
+from ..transfer import check_teacher, small_network
+from ..transfer import distill as distill_network
+from . import Outcome
+from .job import first_process, load_trained, prepare, recipe_of
+
+__all__ = ["distill"]
+
+
+def distill(args: Distill) -> Outcome | None:
+    """Train a small network in a run folder; None in all processes but the first."""
+    folder = Path(args.out) if args.out else default_folder(args, "distill-")
+    if not first_process():
+        _distill(args, folder, None)
+        return None
+    with Run.open(folder, args) as run:
+        result = run.result()
+        if result is None:
+            result = _distill(args, folder, run)
+            run.save_result(result)
+    return Outcome(title=f"{args.model} on {args.data}", result=result)
+
+
+def _distill(args: Distill, folder: Path, run: Run | None) -> dict[str, Any]:
+    fabric, dataset, model = prepare(args)
+    # the file may have changed since the run began
+    kept = folder / "shape.json"
+    if args.shape is None and not kept.exists():
+        raise ValueError("give the shape of the small network: --shape FILE")
+    shape = Shape.read(kept if kept.exists() else str(args.shape))
+    space = Space.trace(model, dataset.info.input_shape, residual=args.residual)
+    teacher = _teacher(args, model, dataset)
+    student = small_network(
+        model, space, shape, transfer=args.transfer, sort=args.sort, seed=args.seed
+    )
+    if teacher is not None:
+        check_teacher(teacher, dataset.info)
+    check_steps(dataset.train, args.batch_size, args.devices)
+    if run is not None:
+        run.begin()
+        run.save_shape(shape)
+        run.save_recipe(recipe_of(args, dataset))
+    fabric.launch()
+    with Bar() as bar:
+        try:
+            trained = distill_network(
+                student,
+                dataset,
+                args,
+                teacher=teacher,
+                seed=args.seed,
+                run=run,
+                fabric=fabric,
+                checkpoint_seconds=args.checkpoint_seconds,
+                progress=bar,
+            )
+        except Interrupted as stop:
+            raise Interrupted(f"{stop}; run the same command again to go on") from None
+    return {
+        "accuracy": trained.accuracy,
+        "top5": trained.top5,
+        "n": trained.n,
+        "validation_accuracy": trained.history[-1]["validation_accuracy"],
+        "macs": macs(space, shape),
+        "params": params(space, shape),
+        "transfer": args.transfer,
+        "epochs": args.epochs,
+        "seconds": sum(row["seconds"] for row in trained.history),
+        "model": args.model,
+        "data": args.data,
+        "seed": args.seed,
+        "out": str(folder),
+    }
+
+
+def _teacher(args: Distill, model: nn.Module, dataset: Dataset) -> nn.Module | None:
+    """The network that answers; for init, its weights are put into the model."""
+    if args.transfer == "none":
+        return None
+    if args.teacher is None:
+        raise ValueError(
+            f"transfer {args.transfer} needs --teacher (a run folder, or a weights file of "
+            f"{args.model}); or use --transfer none"
+        )
+    if "init" in args.transfer:
+        load_trained(model, args.model, args.teacher)
+        return model
+    if Path(args.teacher).is_dir():
+        folder = Path(args.teacher)
+        return load(folder / "teacher" if (folder / "teacher").is_dir() else folder)
+    teacher = network(args.model, dataset.info)
+    load_trained(teacher, args.model, args.teacher)
+    return teacher

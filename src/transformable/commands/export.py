@@ -1,0 +1,80 @@
+"""What ``tas export`` does."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+
+from .. import data
+from ..card import model_card
+from ..exporting import export as export_network
+from ..exporting import first_images
+from ..factory import check_outputs
+from ..loading import load, network_folder
+from ..queries import Export
+from ..recipe import Recipe
+from ..shape import Shape
+from . import Outcome
+from .evaluate import trained_on
+
+__all__ = ["export"]
+
+
+def export(args: Export) -> Outcome:
+    """Write the network of a run folder, and check what was written on the test set."""
+    if args.run is None:
+        raise ValueError("nothing to export: give the folder of a finished run")
+    folder = Path(args.run)
+    source = trained_on(folder, None, args.data_dir)
+    place = network_folder(folder)
+    recipe = Recipe.read(place)
+    model = load(folder)
+    dataset = data.load(
+        source["data"],
+        source["data_dir"],
+        validation=source["validation"],
+        seed=source["seed"],
+        workers=args.workers,
+    )
+    info = dataset.info
+    check_outputs(model, info.input_shape, info.num_classes, info.name)
+    shape = place / "shape.json"
+    result = export_network(
+        model,
+        Path(args.out) if args.out else folder / "export",
+        first_images(dataset),
+        recipe=recipe,
+        shape=Shape.read(shape) if shape.is_file() else None,
+        card=model_card(_result(folder), info),
+    )
+    return Exported(title=f"{source['model']} on {source['data']}", result=result)
+
+
+def _result(folder: Path) -> dict[str, Any]:
+    path = folder / "result.json"
+    if not path.is_file():
+        raise ValueError(f"run {folder} is not finished; run its command again to go on")
+    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported(Outcome):
+    """The files, and that they were tried."""
+
+    def show(self) -> Group:
+        table = Table(show_header=False)
+        table.add_column(style="bold")
+        table.add_column(justify="right")
+        for name, size in self.result["files"].items():
+            table.add_row(name, f"{size:,} bytes")
+        lines = [
+            f"{self.result['out']}: each gives the network's logits on "
+            f"{self.result['checked']:,} test images"
+        ]
+        if "left_out" in self.result:
+            lines.append(f"left out: {self.result['left_out']}")
+        return Group(self.title, table, *lines)

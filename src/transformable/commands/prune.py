@@ -1,0 +1,122 @@
+"""What ``tas prune`` does."""
+
+import shlex
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from ..arguments import Prune
+from ..budget import Budget
+from ..interrupt import Interrupted
+from ..pipeline import Pipeline
+from ..presets import PRESETS, SEARCHES, TRANSFERS
+from ..progress import Bar
+from ..report import write_report
+from ..runs import Run, default_folder
+from ..space import Space
+from . import Outcome
+from .job import first_process, load_trained, prepare, recipe_of
+
+__all__ = ["prune"]
+
+
+def prune(args: Prune) -> Outcome | None:
+    """Prune in a run folder; None in all processes but the first."""
+    folder = Path(args.out) if args.out else default_folder(args, "prune-")
+    if not first_process():
+        _pipeline(args)(None)
+        return None
+    with Run.open(folder, args) as run:
+        result = run.result()
+        if result is None:
+            pipeline = _pipeline(args)
+            pipeline.check()
+            run.begin()
+            pipeline.fabric.launch()
+            with Bar() as bar:
+                try:
+                    result = replace(pipeline, progress=bar)(run).summary
+                except Interrupted as stop:
+                    raise Interrupted(f"{stop}; run the same command again to go on") from None
+        elif not (folder / "report.html").exists():
+            write_report(folder)
+    return Made(title=f"{args.model} on {args.data}", result=result)
+
+
+def _pipeline(args: Prune) -> Pipeline:
+    fabric, dataset, model = prepare(args)
+    if args.teacher is not None:
+        load_trained(model, args.model, args.teacher)
+    space = Space.trace(
+        model,
+        dataset.info.input_shape,
+        ratios=args.ratios,
+        divisor=args.divisor,
+        depth_step=args.depth_step,
+        residual=args.residual,
+        search=args.search,
+    )
+    return Pipeline(
+        model=model,
+        dataset=dataset,
+        space=space,
+        budget=Budget.of(args.budget, space, metric=args.metric, tolerance=args.tolerance),
+        trained=args.teacher is not None,
+        training=_chosen(PRESETS, args, epochs=args.teacher_epochs),
+        searching=_chosen(SEARCHES, args, epochs=args.search_epochs, tolerance=args.tolerance),
+        distilling=_chosen(TRANSFERS, args, epochs=args.epochs, transfer=args.transfer, kd=args.kd),
+        job=args,
+        recipe=recipe_of(args, dataset),
+        fabric=fabric,
+        progress=Bar(),
+        command=shlex.join(["tas", *sys.argv[1:]]),
+    )
+
+
+def _chosen(presets: dict[Any, Any], args: Prune, **own: Any) -> Any:
+    """The settings of a stage: the preset's, but for what was given."""
+    shared = {"batch_size": args.batch_size, "validation": args.validation}
+    given = {name: value for name, value in {**shared, **own}.items() if value is not None}
+    return replace(presets[args.preset](args.data), **given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made(Outcome):
+    """Before, after and change; then what the network looks like, and where everything is."""
+
+    def show(self) -> Group:
+        before, after = self.result["before"], self.result["after"]
+        table = Table()
+        table.add_column("", style="bold")
+        for name in ("before", "after", "change"):
+            table.add_column(name, justify="right")
+        change = 100 * (after["accuracy"] - before["accuracy"])
+        table.add_row(
+            "accuracy",
+            f"{before['accuracy']:.2%}",
+            f"{after['accuracy']:.2%}",
+            f"{change:+.2f} points",
+        )
+        for name, key, form in (
+            ("MACs", "macs", "{:,}"),
+            ("params", "params", "{:,}"),
+            ("file", "bytes", "{:,} bytes"),
+            ("latency", "latency_ms", "{:.3g} ms"),
+        ):
+            a, b = before[key], after[key]
+            table.add_row(name, form.format(a), form.format(b), f"{b / a - 1:+.1%}")
+        target = self.result["target"]
+        out = Path(self.result["out"])
+        lines = [
+            f"budget: {target['low']:,} to {target['high']:,} {target['metric']}",
+            f"latency: batch 1, PyTorch, {self.result['environment']['threads']} threads, median. "
+            f"{self.result['faster']}",
+            f"network: {out / 'export'}",
+            f"report: {out / 'report.html'}",
+        ]
+        return Group(self.title, table, *(Text(line) for line in lines))

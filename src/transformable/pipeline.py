@@ -1,0 +1,249 @@
+"""The stages of the whole job: teacher, search, student, and what is told of them.
+
+Each stage is a run folder inside the folder of the job, and is done once.
+"""
+
+import copy
+import json
+import tempfile
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from lightning_fabric import Fabric
+from torch import nn
+
+from . import onnxfile
+from .arguments import Distill, Job, Prune, Search, Train
+from .budget import Budget
+from .card import model_card
+from .config import Distilling, Searching, Training
+from .data import Dataset
+from .deriving import check_possible
+from .evaluation import evaluate
+from .exporting import export, first_images
+from .measuring import measure
+from .progress import Progress, Titled
+from .recipe import Recipe
+from .report import write_report
+from .runs import Run, weights_as_bytes
+from .searching import halves, search
+from .shape import Shape
+from .space import Space
+from .stages import Stages
+from .summary import summarise
+from .training import Trained, check_steps, train
+from .transfer import distill, small_network
+from .weights import load_weights
+
+__all__ = ["Pipeline", "Pruned"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pruned:
+    """A network made smaller."""
+
+    model: nn.Module
+    """The small network, trained: an ordinary module in evaluation mode."""
+    teacher: nn.Module
+    """The unpruned network, trained."""
+    shape: Shape
+    summary: dict[str, Any]
+    """All numbers, before and after, as in result.json."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """What the stages work with."""
+
+    model: nn.Module
+    """Becomes the teacher."""
+    dataset: Dataset
+    space: Space
+    budget: Budget
+    trained: bool
+    training: Training
+    searching: Searching
+    distilling: Distilling
+    job: Prune
+    recipe: Recipe
+    fabric: Fabric
+    progress: Progress
+    command: str = ""
+
+    def __call__(self, run: Run | None) -> Pruned:
+        """Do what is not done yet."""
+        self.check()
+        if run is not None:
+            run.begin()
+        stages = Stages(run, self.fabric)
+        before = self._teach(stages)
+        found = self._search(stages)
+        shape = Shape.from_json(json.dumps(found["shape"]))
+        student, after = self._transfer(stages, shape)
+        summary = {} if run is None else run.result() or {}
+        if not summary and self.fabric.global_rank == 0:
+            tested = {"before": before, "after": after}
+            summary = self._finish(run, student, shape, tested, found)
+        return Pruned(model=student, teacher=self.model, shape=shape, summary=summary)
+
+    def check(self) -> None:
+        """Refuse what cannot be done before anything is."""
+        check_possible(self.space, self.budget)
+        world = self.job.devices
+        for settings, split in (
+            (self.training, self.dataset.train),
+            (self.distilling, self.dataset.train),
+            *((self.searching, half) for half in halves(self.dataset.train, self.job.seed)),
+        ):
+            check_steps(split, settings.batch_size, world)
+
+    def _teach(self, stages: Stages) -> dict[str, Any]:
+        """Train the unpruned network, or test the one that was given."""
+
+        def work(run: Run | None) -> dict[str, Any]:
+            if self.trained:
+                if run is not None:
+                    run.begin()
+                    run.save_weights(self.model)
+                scores = evaluate(self.model, self.dataset.test, fabric=self.fabric)
+                result: dict[str, Any] = {n: scores[n] for n in ("accuracy", "top5", "n")}
+                result["seconds"] = 0.0
+            else:
+                result = _scores(
+                    train(
+                        self.model, self.dataset, self.training, **self._common(run, "1/3 teacher")
+                    )
+                )
+            if run is not None:
+                run.save_recipe(self.recipe)
+            return result
+
+        config = Train(**self._job(), **vars(self.training))
+        result, folder = stages.once("teacher", config, work)
+        if folder is not None:
+            load_weights(self.model, folder / "model.safetensors")
+        self.model.eval()
+        return result
+
+    def _search(self, stages: Stages) -> dict[str, Any]:
+        def work(run: Run | None) -> dict[str, Any]:
+            if run is not None:
+                run.begin()
+                run.save_candidates(self.space)
+            found = search(
+                self.model,
+                self.dataset,
+                self.budget,
+                self.searching,
+                space=self.space,
+                **self._common(run, "2/3 search"),
+            )
+            if run is not None:
+                run.save_shape(found.shape)
+            return {
+                "shape": json.loads(found.shape.to_json()),
+                "derived_by": found.derived.how,
+                "given_up": found.derived.given_up,
+                "seconds": sum(row["seconds"] for row in found.history),
+            }
+
+        job = self.job
+        shared = ("metric", "residual", "search", "ratios", "divisor", "depth_step", "budget")
+        config = Search(
+            **self._job(), **vars(self.searching), **{name: getattr(job, name) for name in shared}
+        )
+        return stages.once("search", config, work)[0]
+
+    def _transfer(self, stages: Stages, shape: Shape) -> tuple[nn.Module, dict[str, Any]]:
+        settings, seed = self.distilling, self.job.seed
+        student = small_network(
+            self.model, self.space, shape, transfer=settings.transfer, sort=settings.sort, seed=seed
+        )
+
+        def work(run: Run | None) -> dict[str, Any]:
+            if run is not None:
+                run.begin()
+                run.save_shape(shape)
+                run.save_recipe(self.recipe)
+            common = self._common(run, "3/3 student")
+            return _scores(distill(student, self.dataset, settings, teacher=self.model, **common))
+
+        config = Distill(**self._job(), **vars(settings), residual=self.space.residual)
+        result, folder = stages.once("student", config, work)
+        if folder is not None:
+            load_weights(student, folder / "model.safetensors")
+        return student.eval(), result
+
+    def _finish(
+        self,
+        run: Run | None,
+        student: nn.Module,
+        shape: Shape,
+        tested: dict[str, dict[str, Any]],
+        found: dict[str, Any],
+    ) -> dict[str, Any]:
+        """Measure both networks, export the small one, and tell."""
+        networks = {"before": self.model, "after": student}
+        with tempfile.TemporaryDirectory() as place:
+            self.progress.start("measuring", 1, 0)
+            files = {} if run is None else _onnx_files(networks, self.recipe, Path(place))
+            speed = measure(networks, self.recipe.input_shape, onnx=files)
+        sizes = {name: len(weights_as_bytes(net)) for name, net in networks.items()}
+        parts = {"teacher": tested["before"], "search": found, "student": tested["after"]}
+        summary = {
+            **summarise(self.space, shape, self.budget, tested=tested, sizes=sizes, speed=speed),
+            "derived_by": found["derived_by"],
+            "given_up": found["given_up"],
+            "transfer": self.distilling.transfer,
+            "seconds": {name: part["seconds"] for name, part in parts.items()},
+            "command": self.command,
+            **{name: getattr(self.job, name) for name in ("model", "data", "seed", "teacher")},
+        }
+        if run is not None:
+            self.progress.start("exporting", 1, 0)
+            summary["out"] = str(run.folder)
+            summary["export"] = export(
+                student,
+                run.folder / "export",
+                first_images(self.dataset),
+                recipe=self.recipe,
+                shape=shape,
+                card=model_card(summary, self.dataset.info),
+            )
+            run.save_result(summary)
+            write_report(run.folder)
+        return summary
+
+    def _common(self, run: Run | None, title: str) -> dict[str, Any]:
+        return {
+            "seed": self.job.seed,
+            "run": run,
+            "fabric": self.fabric,
+            "checkpoint_seconds": self.job.checkpoint_seconds,
+            "progress": Titled(title, self.progress),
+        }
+
+    def _job(self) -> dict[str, Any]:
+        """What the stages have in common with the job."""
+        shared = {field.name: getattr(self.job, field.name) for field in fields(Job)}
+        return {**shared, "out": None, "config": None, "json": False}
+
+
+def _scores(trained: Trained) -> dict[str, Any]:
+    seconds = sum(row["seconds"] for row in trained.history)
+    scores = {name: getattr(trained, name) for name in ("accuracy", "top5", "n")}
+    return {**scores, "seconds": seconds}
+
+
+def _onnx_files(networks: dict[str, nn.Module], recipe: Recipe, folder: Path) -> dict[str, Path]:
+    """Both networks as ONNX files, if that is installed and both can be written."""
+    if not onnxfile.available():
+        return {}
+    files = {name: folder / f"{name}.onnx" for name in networks}
+    try:
+        for name, net in networks.items():
+            onnxfile.write(copy.deepcopy(net).cpu().eval(), recipe.input_shape, files[name])
+    except Exception:  # a network that ONNX has no words for is measured in PyTorch alone
+        return {}
+    return files

@@ -1,0 +1,164 @@
+"""From a run folder to the facts of its report."""
+
+import csv
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .facts import Choice, Facts, Layer, Measures, Rows, Span, Speed, Target
+
+__all__ = ["read_facts"]
+
+T = TypeVar("T")
+
+FIX = "give the folder that a tas prune has written to its end (its --out)"
+
+
+def read_facts(folder: Path) -> Facts:
+    """Read all that the report tells; a ValueError says what is wrong with the folder."""
+    result = _result(folder)
+    try:
+        return _facts(folder, result)
+    except KeyError as error:
+        raise ValueError(f"{folder}/result.json has no {error.args[0]!r}; {FIX}") from None
+    except (AttributeError, TypeError) as error:
+        raise ValueError(f"{folder}/result.json is not that of a tas prune: {error}") from None
+
+
+def _result(folder: Path) -> dict[str, Any]:
+    path = folder / "result.json"
+    if not path.is_file():
+        missing = "it has no result.json" if folder.is_dir() else "there is no such folder"
+        raise ValueError(f"{folder} is not the folder of a finished tas prune: {missing}; {FIX}")
+    result = _json(path)
+    if not isinstance(result, dict) or "before" not in result:
+        raise ValueError(
+            f"{folder} is not the folder of a finished tas prune: "
+            f'its result.json has no "before"; {FIX}'
+        )
+    return result
+
+
+def _facts(folder: Path, result: dict[str, Any]) -> Facts:
+    layers = [_take(Layer, layer) for layer in result["layers"]]
+    epochs, choices = _choices(folder / "search", result["shape"], layers)
+    return Facts(
+        model=str(result["model"]),
+        data=str(result["data"]),
+        seed=result["seed"],
+        command=str(result["command"]),
+        teacher_path=result.get("teacher"),
+        images=result["n"],
+        before=_take(Measures, result["before"]),
+        after=_take(Measures, result["after"]),
+        target=_take(Target, result["target"]),
+        derived_by=result["derived_by"],
+        given_up=result["given_up"],
+        residual=str(result["residual"]),
+        transfer=str(result["transfer"]),
+        speed=[_speed(row) for row in result["speed"]],
+        faster=str(result["faster"]),
+        layers=layers,
+        seconds=result["seconds"],
+        environment=result["environment"],
+        config=_config(folder / "config.toml"),
+        teacher=_rows(folder / "teacher" / "metrics.csv"),
+        search=_rows(folder / "search" / "metrics.csv"),
+        student=_rows(folder / "student" / "metrics.csv"),
+        epochs=epochs,
+        choices=choices,
+    )
+
+
+def _take(kind: type[T], record: Mapping[str, Any]) -> T:
+    """The dataclass from its part of a record, which may say more than the report tells."""
+    return kind(**{field.name: record[field.name] for field in fields(kind)})  # type: ignore[arg-type]
+
+
+def _speed(row: Mapping[str, Any]) -> Speed:
+    before, after = (_take(Span, row[which]) for which in ("before", "after"))
+    return Speed(engine=str(row["engine"]), batch=row["batch"], before=before, after=after)
+
+
+def _choices(
+    folder: Path, shape: Mapping[str, Mapping[str, int]], layers: list[Layer]
+) -> tuple[list[int], list[Choice]]:
+    """The epochs, and what was thought of each layer and stage at their ends."""
+    paths = folder / "distributions.jsonl", folder / "candidates.json"
+    if not all(path.is_file() for path in paths):
+        return [], []
+    history = [_parse(line, paths[0]) for line in _text(paths[0]).splitlines()]
+    candidates: dict[str, list[int]] = _json(paths[1])
+    dropped = {layer.name for layer in layers if layer.dropped}
+    choices = []
+    for name, sizes in candidates.items():
+        chances = [row.get(name, []) for row in history]
+        if any(len(row) != len(sizes) for row in chances):
+            raise ValueError(f"{paths[0]} does not match {paths[1].name} at {name!r}; {FIX}")
+        choices.append(
+            Choice(
+                name=name,
+                unit="blocks" if name in shape["depths"] else "channels",
+                sizes=sizes,
+                chances=chances,
+                chosen=shape["depths"].get(name, shape["widths"].get(name)),
+                dropped=name in dropped,
+            )
+        )
+    return [int(row["epoch"]) for row in history], choices if history else []
+
+
+def _rows(path: Path) -> Rows:
+    """The rows of a metrics file; none if it is not there."""
+    if not path.is_file():
+        return []
+    try:
+        return [
+            {name: _number(cell) for name, cell in row.items()}
+            for row in csv.DictReader(_text(path).splitlines())
+        ]
+    except (TypeError, ValueError):
+        raise ValueError(f"{path} is not a metrics file of tas prune; {FIX}") from None
+
+
+def _number(cell: str) -> float | None:
+    """None for an empty cell, and for a value of a training that diverged: neither can be drawn.
+
+    >>> _number("0.5"), _number(""), _number("nan")
+    (0.5, None, None)
+    """
+    value = float(cell) if cell else math.nan
+    return value if math.isfinite(value) else None
+
+
+def _config(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        return tomllib.loads(_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not TOML: {error}") from None
+
+
+def _json(path: Path) -> Any:
+    return _parse(_text(path), path)
+
+
+def _parse(text: str, path: Path) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise ValueError(f"{path} is not JSON; {FIX}") from None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8 text; {FIX}") from None

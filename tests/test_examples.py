@@ -1,0 +1,46 @@
+"""The examples do what they say."""
+
+import json
+import runpy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transformable import pruning
+from transformable.presets import quick_search
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def test_a_network_of_ones_own_in_a_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = EXAMPLES / "own_network.py"
+    assert len(script.read_text().splitlines()) < 40
+    pruned = runpy.run_path(str(script))["pruned"]
+    before, after = (pruned.summary[side] for side in ("before", "after"))
+    assert 0.38 <= after["macs"] / before["macs"] <= 0.42
+    assert after["accuracy"] >= before["accuracy"] - 0.02 >= 0.9
+    assert type(pruned.model).__name__ == "Net"
+    assert (tmp_path / "runs" / "own" / "report.html").is_file()
+    assert "features.0" in capsys.readouterr().out
+
+
+def test_a_notebook_cell_by_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pruning, "quick_search", lambda data: replace(quick_search(data), epochs=1))
+    notebook = json.loads((EXAMPLES / "prune.ipynb").read_text())
+    # fewer epochs than a reader would want
+    cells = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
+    assert any("EPOCHS = 10" in cell for cell in cells)
+    names: dict[str, Any] = {}
+    for cell in cells:
+        exec(cell.replace("EPOCHS = 10", "EPOCHS = 1"), names)
+    summary = names["pruned"].summary
+    target = summary["target"]
+    assert target["low"] <= summary["after"]["macs"] <= target["high"]
+    found = eval("tas.evaluate(small, data.test)['accuracy']", names)
+    assert found == summary["after"]["accuracy"]
