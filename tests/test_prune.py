@@ -4,6 +4,8 @@ import csv
 import json
 import os
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -280,3 +282,19 @@ def test_from_python_with_a_network_of_ones_own(folder: Path, tmp_path: Path) ->
     trained = tas.prune(pruned.teacher, dataset, 0.5, trained=True, **options)
     assert trained.summary["before"]["accuracy"] == pruned.summary["before"]["accuracy"]
     assert trained.shape == pruned.shape
+
+
+def test_two_processes_work_on_one_job(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "transformable", *OPTIONS, "--devices=2", "--out=two", "--json"],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == result(folder / "two")
+    found = result(folder / "two")
+    assert found["target"]["low"] <= found["after"]["macs"] <= found["target"]["high"]
+    assert found["before"]["accuracy"] > 0.9
+    assert (folder / "two" / "report.html").is_file()

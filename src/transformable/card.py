@@ -56,8 +56,8 @@ def _numbers(summary: dict[str, Any]) -> list[str]:
         "",
         f"Accuracy is on the {summary['n']:,} images of the test set, which were looked at once. "
         f"MACs are for one image. Milliseconds are the median at batch 1 in PyTorch "
-        f"{summary['environment']['torch']} on {summary['environment']['cpu']}, "
-        f"{summary['environment']['threads']} threads. {summary['faster']}",
+        f"{summary['environment']['torch']} on {summary['environment']['cpu']} (threads: "
+        f"{summary['environment']['threads']}). {summary['faster']}",
     ]
 
 

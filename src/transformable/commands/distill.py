@@ -9,32 +9,24 @@ from ..arguments import Distill
 from ..cost import macs, params
 from ..data import Dataset
 from ..factory import network
-from ..interrupt import Interrupted
 from ..loading import load
-from ..progress import Bar
-from ..runs import Run, default_folder
+from ..runs import Run
 from ..shape import Shape
 from ..space import Space
 from ..training import check_steps
 from ..transfer import check_teacher, small_network
 from ..transfer import distill as distill_network
 from . import Outcome
-from .job import first_process, load_trained, prepare, recipe_of
+from .job import load_trained, numbers, once, prepare, recipe_of, visible
 
 __all__ = ["distill"]
 
 
 def distill(args: Distill) -> Outcome | None:
     """Train a small network in a run folder; None in all processes but the first."""
-    folder = Path(args.out) if args.out else default_folder(args, "distill-")
-    if not first_process():
-        _distill(args, folder, None)
+    result = once(args, "distill-", lambda folder, run: _distill(args, folder, run))
+    if result is None:
         return None
-    with Run.open(folder, args) as run:
-        result = run.result()
-        if result is None:
-            result = _distill(args, folder, run)
-            run.save_result(result)
     return Outcome(title=f"{args.model} on {args.data}", result=result)
 
 
@@ -58,36 +50,20 @@ def _distill(args: Distill, folder: Path, run: Run | None) -> dict[str, Any]:
         run.save_shape(shape)
         run.save_recipe(recipe_of(args, dataset))
     fabric.launch()
-    with Bar() as bar:
-        try:
-            trained = distill_network(
-                student,
-                dataset,
-                args,
-                teacher=teacher,
-                seed=args.seed,
-                run=run,
-                fabric=fabric,
-                checkpoint_seconds=args.checkpoint_seconds,
-                progress=bar,
-            )
-        except Interrupted as stop:
-            raise Interrupted(f"{stop}; run the same command again to go on") from None
-    return {
-        "accuracy": trained.accuracy,
-        "top5": trained.top5,
-        "n": trained.n,
-        "validation_accuracy": trained.history[-1]["validation_accuracy"],
-        "macs": macs(space, shape),
-        "params": params(space, shape),
-        "transfer": args.transfer,
-        "epochs": args.epochs,
-        "seconds": sum(row["seconds"] for row in trained.history),
-        "model": args.model,
-        "data": args.data,
-        "seed": args.seed,
-        "out": str(folder),
-    }
+    with visible() as bar:
+        trained = distill_network(
+            student,
+            dataset,
+            args,
+            teacher=teacher,
+            seed=args.seed,
+            run=run,
+            fabric=fabric,
+            checkpoint_seconds=args.checkpoint_seconds,
+            progress=bar,
+        )
+    cost = {"macs": macs(space, shape), "params": params(space, shape)}
+    return {**numbers(args, trained, **cost), "transfer": args.transfer}
 
 
 def _teacher(args: Distill, model: nn.Module, dataset: Dataset) -> nn.Module | None:

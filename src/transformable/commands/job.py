@@ -1,7 +1,10 @@
-"""How every long-running command begins."""
+"""How every long-running command begins, goes on and ends."""
 
+import contextlib
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 from lightning_fabric import Fabric
@@ -12,10 +15,14 @@ from ..arguments import Distill, Prune, Search, Train
 from ..data import Dataset
 from ..devices import make_fabric
 from ..factory import network
+from ..interrupt import Interrupted
+from ..progress import Bar
 from ..recipe import RECIPE, Recipe
+from ..runs import Run, default_folder
+from ..training import Trained
 from ..weights import load_weights
 
-__all__ = ["first_process", "load_trained", "prepare", "recipe_of"]
+__all__ = ["first_process", "load_trained", "numbers", "once", "prepare", "recipe_of", "visible"]
 
 
 def first_process() -> bool:
@@ -36,6 +43,52 @@ def prepare(args: Train | Search | Distill | Prune) -> tuple[Fabric, Dataset, nn
     )
     torch.manual_seed(args.seed)
     return fabric, dataset, network(args.model, dataset.info)
+
+
+def once(
+    args: Train | Distill, prefix: str, work: Callable[[Path, Run | None], dict[str, Any]]
+) -> dict[str, Any] | None:
+    """The result of a run folder: what is there, or what the work gives; None in all processes but
+    the first."""
+    folder = Path(args.out) if args.out else default_folder(args, prefix)
+    if not first_process():
+        work(folder, None)
+        return None
+    with Run.open(folder, args) as run:
+        result = run.result()
+        if result is None:
+            result = {**work(folder, run), "out": str(folder)}
+            run.save_result(result)
+    return result
+
+
+@contextlib.contextmanager
+def visible() -> Iterator[Bar]:
+    """A progress bar, and a word to who interrupts it."""
+    with Bar() as bar:
+        try:
+            yield bar
+        except Interrupted as stop:
+            raise Interrupted(f"{stop}; run the same command again to go on") from None
+
+
+def numbers(
+    args: Train | Distill, trained: Trained, *, macs: int | None, params: int
+) -> dict[str, Any]:
+    """What result.json holds of a training."""
+    return {
+        "accuracy": trained.accuracy,
+        "top5": trained.top5,
+        "n": trained.n,
+        "validation_accuracy": trained.history[-1]["validation_accuracy"],
+        "macs": macs,
+        "params": params,
+        "epochs": args.epochs,
+        "seconds": sum(row["seconds"] for row in trained.history),
+        "model": args.model,
+        "data": args.data,
+        "seed": args.seed,
+    }
 
 
 def recipe_of(args: Train | Distill | Prune, dataset: Dataset) -> Recipe:

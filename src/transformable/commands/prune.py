@@ -12,15 +12,14 @@ from rich.text import Text
 
 from ..arguments import Prune
 from ..budget import Budget
-from ..interrupt import Interrupted
 from ..pipeline import Pipeline
 from ..presets import PRESETS, SEARCHES, TRANSFERS
-from ..progress import Bar
+from ..progress import Silent
 from ..report import write_report
 from ..runs import Run, default_folder
 from ..space import Space
 from . import Outcome
-from .job import first_process, load_trained, prepare, recipe_of
+from .job import first_process, load_trained, prepare, recipe_of, visible
 
 __all__ = ["prune"]
 
@@ -29,7 +28,9 @@ def prune(args: Prune) -> Outcome | None:
     """Prune in a run folder; None in all processes but the first."""
     folder = Path(args.out) if args.out else default_folder(args, "prune-")
     if not first_process():
-        _pipeline(args)(None)
+        pipeline = _pipeline(args)
+        pipeline.fabric.launch()
+        pipeline(None)
         return None
     with Run.open(folder, args) as run:
         result = run.result()
@@ -38,11 +39,8 @@ def prune(args: Prune) -> Outcome | None:
             pipeline.check()
             run.begin()
             pipeline.fabric.launch()
-            with Bar() as bar:
-                try:
-                    result = replace(pipeline, progress=bar)(run).summary
-                except Interrupted as stop:
-                    raise Interrupted(f"{stop}; run the same command again to go on") from None
+            with visible() as bar:
+                result = replace(pipeline, progress=bar)(run).summary
         elif not (folder / "report.html").exists():
             write_report(folder)
     return Made(title=f"{args.model} on {args.data}", result=result)
@@ -73,7 +71,7 @@ def _pipeline(args: Prune) -> Pipeline:
         job=args,
         recipe=recipe_of(args, dataset),
         fabric=fabric,
-        progress=Bar(),
+        progress=Silent(),
         command=shlex.join(["tas", *sys.argv[1:]]),
     )
 
@@ -114,8 +112,8 @@ class Made(Outcome):
         out = Path(self.result["out"])
         lines = [
             f"budget: {target['low']:,} to {target['high']:,} {target['metric']}",
-            f"latency: batch 1, PyTorch, {self.result['environment']['threads']} threads, median. "
-            f"{self.result['faster']}",
+            f"latency: median at batch 1 in PyTorch (threads: "
+            f"{self.result['environment']['threads']}). {self.result['faster']}",
             f"network: {out / 'export'}",
             f"report: {out / 'report.html'}",
         ]

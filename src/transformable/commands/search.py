@@ -15,7 +15,6 @@ from ..budget import MEASURES, Budget
 from ..cost import macs, params
 from ..data import Dataset
 from ..deriving import check_possible
-from ..interrupt import Interrupted
 from ..presets import quick
 from ..progress import Bar
 from ..runs import Run, default_folder
@@ -28,7 +27,7 @@ from ..training import check_steps
 from ..training import train as train_model
 from ..weights import load_weights
 from . import Outcome
-from .job import first_process, load_trained, prepare
+from .job import first_process, load_trained, prepare, visible
 from .plan import plan
 
 __all__ = ["search"]
@@ -134,24 +133,21 @@ def _search(
         run.begin()
         run.save_candidates(space)
     fabric.launch()
-    with Bar() as bar:
-        try:
-            if not args.weights and args.pretrain_epochs:
-                _pretrain(args, model, dataset, fabric, run, bar)
-            found = search_sizes(
-                model,
-                dataset,
-                budget,
-                args,
-                space=space,
-                seed=args.seed,
-                run=run,
-                fabric=fabric,
-                checkpoint_seconds=args.checkpoint_seconds,
-                progress=bar,
-            )
-        except Interrupted as stop:
-            raise Interrupted(f"{stop}; run the same command again to go on") from None
+    with visible() as bar:
+        if not args.weights and args.pretrain_epochs:
+            _pretrain(args, model, dataset, fabric, run, bar)
+        found = search_sizes(
+            model,
+            dataset,
+            budget,
+            args,
+            space=space,
+            seed=args.seed,
+            run=run,
+            fabric=fabric,
+            checkpoint_seconds=args.checkpoint_seconds,
+            progress=bar,
+        )
     shape = found.shape
     if run is not None:
         run.save_shape(shape)

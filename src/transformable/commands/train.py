@@ -7,31 +7,23 @@ import torch
 
 from ..arguments import Train
 from ..cost import macs as count_macs
-from ..interrupt import Interrupted
-from ..progress import Bar
-from ..runs import Run, default_folder
+from ..runs import Run
 from ..shape import Shape
 from ..slimming import slim
 from ..space import Space
 from ..training import check_steps
 from ..training import train as train_model
 from . import Outcome
-from .job import first_process, prepare, recipe_of
+from .job import numbers, once, prepare, recipe_of, visible
 
 __all__ = ["train"]
 
 
 def train(args: Train) -> Outcome | None:
     """Train a network in a run folder; None in all processes but the first."""
-    folder = Path(args.out) if args.out else default_folder(args)
-    if not first_process():
-        _train(args, folder, None)
+    result = once(args, "", lambda folder, run: _train(args, folder, run))
+    if result is None:
         return None
-    with Run.open(folder, args) as run:
-        result = run.result()
-        if result is None:
-            result = _train(args, folder, run)
-            run.save_result(result)
     return Outcome(title=f"{args.model} on {args.data}", result=result)
 
 
@@ -50,34 +42,18 @@ def _train(args: Train, folder: Path, run: Run | None) -> dict[str, Any]:
         if shape is not None:
             run.save_shape(shape)
     fabric.launch()
-    with Bar() as bar:
-        try:
-            trained = train_model(
-                model,
-                dataset,
-                args,
-                seed=args.seed,
-                run=run,
-                fabric=fabric,
-                checkpoint_seconds=args.checkpoint_seconds,
-                progress=bar,
-            )
-        except Interrupted as stop:
-            raise Interrupted(f"{stop}; run the same command again to go on") from None
-    return {
-        "accuracy": trained.accuracy,
-        "top5": trained.top5,
-        "n": trained.n,
-        "validation_accuracy": trained.history[-1]["validation_accuracy"],
-        "macs": macs,
-        "params": sum(p.numel() for p in model.parameters()),
-        "epochs": args.epochs,
-        "seconds": sum(row["seconds"] for row in trained.history),
-        "model": args.model,
-        "data": args.data,
-        "seed": args.seed,
-        "out": str(folder),
-    }
+    with visible() as bar:
+        trained = train_model(
+            model,
+            dataset,
+            args,
+            seed=args.seed,
+            run=run,
+            fabric=fabric,
+            checkpoint_seconds=args.checkpoint_seconds,
+            progress=bar,
+        )
+    return numbers(args, trained, macs=macs, params=sum(p.numel() for p in model.parameters()))
 
 
 def _kept(folder: Path) -> Path | None:
