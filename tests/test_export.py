@@ -45,7 +45,7 @@ def test_files_run_where_the_package_is_not(
 ) -> None:
     model, shape = small
     images = torch.randn(7, 3, 16, 16)
-    found = export(model, tmp_path / "export", images, recipe=RECIPE, shape=shape, card="a card\n")
+    found = export(model, tmp_path / "export", images, recipe=RECIPE, shape=shape)
     assert found["checked"] == 7
     assert set(found["files"]) == {"model.safetensors", "model.pt2", "model.onnx"}
     np.save(tmp_path / "images.npy", images.numpy())
@@ -63,7 +63,6 @@ def test_files_run_where_the_package_is_not(
     for name in ("program", "onnx"):
         theirs = torch.from_numpy(np.load(tmp_path / f"{name}.npy"))
         assert torch.allclose(theirs, logits, rtol=1e-3, atol=1e-5)
-    assert (tmp_path / "export" / "README.md").read_text() == "a card\n"
     assert tas.Shape.read(tmp_path / "export" / "shape.json") == shape
 
 
@@ -74,7 +73,7 @@ def test_without_its_extra_onnx_is_left_out_and_said(
     model, shape = small
     found = export(model, tmp_path, torch.randn(2, 3, 16, 16), recipe=RECIPE, shape=shape)
     assert set(found["files"]) == {"model.safetensors", "model.pt2"}
-    assert "pip install 'transformable[export]'" in found["left_out"]
+    assert "pip install 'transformable[export]'" in found["left_out"]["model.onnx"]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +96,41 @@ def test_a_file_that_computes_something_else_is_refused(tmp_path: Path, wrong: o
     assert not path.exists()
 
 
-def test_a_network_that_cannot_be_exported_is_one_line(tmp_path: Path) -> None:
+def test_large_logits_may_differ_by_their_rounding(tmp_path: Path) -> None:
+    images = torch.tensor([[700.0, -0.01], [300.0, 300.0001], [1.0, 2.0]]).view(3, 2, 1, 1)
+    logits = images.flatten(1)
+    path = tmp_path / "model.onnx"
+    path.write_text("")
+    noise = torch.tensor([[0.0, 2e-3], [3e-4, -3e-4], [0.0, 0.0]])
+    check_agreement(path, lambda x: x.flatten(1) + noise[: len(x)], images, logits)
+    with pytest.raises(ValueError, match="does not compute"):
+        check_agreement(path, lambda x: x.flatten(1).flip(1), images, logits)
+
+
+def test_an_export_replaces_an_export_and_nothing_else(
+    small: tuple[nn.Module, tas.Shape], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnxfile, "available", lambda: False)
+    model, shape = small
+    images = torch.randn(2, 3, 16, 16)
+    export(model, tmp_path / "out", images, recipe=RECIPE, shape=shape)
+    (tmp_path / "out" / "model.onnx").write_text("of an earlier export")
+    full = randomise(tas.models.build("resnet20"))
+    found = export(full, tmp_path / "out", images, recipe=RECIPE)
+    assert set(found["files"]) == {"model.safetensors", "model.pt2"}
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        "model.pt2",
+        "model.safetensors",
+        "network.json",
+    ]
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "README.md").write_text("mine")
+    with pytest.raises(ValueError, match="holds other files; choose another --out"):
+        export(model, tmp_path / "project", images, recipe=RECIPE, shape=shape)
+    assert (tmp_path / "project" / "README.md").read_text() == "mine"
+
+
+def test_what_a_format_has_no_words_for_is_left_out_and_said(tmp_path: Path) -> None:
     class Odd(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -110,8 +143,13 @@ def test_a_network_that_cannot_be_exported_is_one_line(tmp_path: Path) -> None:
             return logits
 
     recipe = Recipe(model=None, num_classes=3, input_shape=(3, 2, 2))
-    with pytest.raises(ValueError, match=r"the network cannot be written by torch\.export: \S+"):
-        export(Odd(), tmp_path, torch.randn(2, 3, 2, 2), recipe=recipe)
+    found = export(Odd(), tmp_path, torch.randn(2, 3, 2, 2), recipe=recipe)
+    assert set(found["files"]) == {"model.safetensors"}
+    assert found["left_out"]["model.pt2"].startswith(
+        "the network cannot be written by torch.export"
+    )
+    assert found["left_out"]["model.onnx"].startswith("the network cannot be written by ONNX")
+    assert not any("\n" in why or "\x1b" in why for why in found["left_out"].values())
 
 
 def test_the_commands_distill_export_and_evaluate(
@@ -142,6 +180,9 @@ def test_the_commands_distill_export_and_evaluate(
         assert tas_json("evaluate", kind)["accuracy"] == result["accuracy"]
     exported = tas_json("export", "init+kd")
     assert exported["checked"] == 40
+    assert "made smaller" in Path("init+kd/export/README.md").read_text()
+    tas_json("export", "teacher")
+    assert "made smaller" not in Path("teacher/export/README.md").read_text()
     # from the run, or from what was exported
     os.rename("init+kd/export", "moved")
     x = torch.randn(2, 1, 8, 8)

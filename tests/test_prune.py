@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -113,7 +114,7 @@ def test_what_is_done_is_not_done_again(
 ) -> None:
     files = {p: p.stat().st_mtime_ns for p in whole.rglob("*") if p.is_file() and p.name != ".lock"}
     assert run(folder, "--out=whole", "--json") == 0
-    assert json.loads(capsys.readouterr().out) == result(whole)
+    assert json.loads(capsys.readouterr().out) == {**result(whole), "out": "whole"}
     assert files == {p: p.stat().st_mtime_ns for p in files}
 
 
@@ -146,10 +147,16 @@ def test_interrupted_in_each_stage_it_goes_on_to_the_same(
 
 
 def test_another_config_in_the_same_folder_is_refused(
-    whole: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+    whole: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(folder, "--out=whole", "--epochs=5") == 2
     assert "belongs to another config: epochs is 4 there and 5 here" in capsys.readouterr().err
+    assert run(folder, "--out=whole", "--teacher=other.pt") == 2
+    assert "teacher is not given there and other.pt here" in capsys.readouterr().err
+    short = [option for option in OPTIONS if not option.startswith("--batch-size")]
+    monkeypatch.chdir(folder)
+    assert main([*short, "--out=whole"]) == 2
+    assert "batch_size is 16 there and not given here" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("without_onnx")
@@ -275,13 +282,69 @@ def test_from_python_with_a_network_of_ones_own(folder: Path, tmp_path: Path) ->
             assert torch.allclose(tas.load(place, model=model)(x), logits, atol=1e-6)
         # without the class of the network, the exported program computes the same
         assert torch.allclose(tas.load(tmp_path / "own" / "export")(x), logits, atol=1e-5)
+        assert torch.allclose(tas.load(tmp_path / "own")(x), logits, atol=1e-5)
+    os.rename(tmp_path / "own" / "export", tmp_path / "elsewhere")
     with pytest.raises(ValueError, match="was made in Python; give the unpruned network"):
         tas.load(tmp_path / "own")
     again = tas.prune(model, dataset, 0.5, out=tmp_path / "own", **options)
     assert again.summary == pruned.summary
+    narrow = tas.Space.trace(model, (1, 8, 8), ratios=(0.25, 0.5, 1.0))
+    for name, changed in (
+        ("model", {"model": pruned.teacher}),
+        ("space", {"space": narrow}),
+        ("trained", {"trained": True}),
+    ):
+        call: dict[str, Any] = {"model": model, "data": dataset, **options, **changed}
+        with pytest.raises(ValueError, match=f"belongs to a call with another '{name}'"):
+            tas.prune(**call, budget=0.5, out=tmp_path / "own")
     trained = tas.prune(pruned.teacher, dataset, 0.5, trained=True, **options)
     assert trained.summary["before"]["accuracy"] == pruned.summary["before"]["accuracy"]
     assert trained.shape == pruned.shape
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_trained(
+    folder: Path, tmp_path: Path
+) -> None:
+    dataset = tas.data.load(f"npz:{folder / 'tiny.npz'}", validation=0.05)
+    net = runpy.run_path(str(folder / "net.py"))["net"]
+    space = tas.Space.trace(net(4, 1), (1, 8, 8))
+    large = tas.Space.trace(net(4, 1), (1, 16, 16))
+    other = tas.Space.trace(tas.models.build("resnet20", num_classes=4, in_channels=1), (1, 8, 8))
+    for model, given, message in (
+        (net(10, 1), None, "the model gives 10 outputs, but .* has 4 classes"),
+        (net(4, 1), large, r"traced for images of \(1, 16, 16\)"),
+        (net(4, 1), other, "the network is not the one that was traced"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            tas.prune(model, dataset, 0.5, space=given, out=tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+    assert space.depths == {"stage": (1, 2)}
+
+
+@pytest.mark.usefixtures("without_onnx")
+def test_a_teacher_may_go_once_its_weights_are_in_the_run(
+    whole: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(whole / "teacher" / "model.safetensors", folder / "lent.safetensors")
+    with monkeypatch.context() as patch:
+        patch.setattr("transformable.pipeline.search", interrupt)
+        assert run(folder, "--out=lent", "--teacher=lent.safetensors") == 130
+    (folder / "lent.safetensors").unlink()
+    assert run(folder, "--out=lent", "--teacher=lent.safetensors") == 0
+    assert result(folder / "lent")["shape"] == result(whole)["shape"]
+
+
+def interrupt(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.usefixtures("without_onnx")
+def test_a_moved_run_knows_where_it_is(
+    whole: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(whole, folder / "moved")
+    assert run(folder, "--out=moved", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["out"] == "moved"
 
 
 def test_two_processes_work_on_one_job(folder: Path) -> None:

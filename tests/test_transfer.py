@@ -76,15 +76,17 @@ def test_a_teacher_is_asked_once_a_batch_and_stays_as_it_is(dataset: Dataset) ->
 
         def forward(self, x: Tensor) -> Tensor:
             if len(x) == 12:
-                self.calls += 1
+                Counting.calls += 1
                 assert not torch.is_grad_enabled()
             logits: Tensor = self.fc(self.norm(x).mean((2, 3)))
             return logits
 
-    teacher, student = Counting(), nn.Sequential(nn.Flatten(), nn.Linear(192, 4))
+    teacher = Counting().train()
+    student = nn.Sequential(nn.Flatten(), nn.Linear(192, 4))
     before = {name: value.clone() for name, value in teacher.state_dict().items()}
     tas.distill(student, dataset, Distilling(epochs=2, batch_size=12), teacher=teacher)
-    assert teacher.calls == 2 * 4
+    assert Counting.calls == 2 * 4
+    assert teacher.training
     after = teacher.state_dict()
     assert all(torch.equal(after[name], value) for name, value in before.items())
     assert all(parameter.grad is None for parameter in teacher.parameters())

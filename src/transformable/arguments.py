@@ -134,11 +134,9 @@ class Prune(Job):
     teacher: Text = None
     """The unpruned network, trained: a run folder, or a weights file of --model (default: it is
     trained here)."""
-    transfer: Annotated[
-        Transfer | None, arg(metavar="{none,init,kd,init+kd}", help_behavior_hint="")
-    ] = None
-    """What the small network takes over: none, channels (init), answers (kd) or both (init+kd).
-    Like those below, the preset's if it is not given."""
+    transfer: Literal["preset", "none", "init", "kd", "init+kd"] = "preset"
+    """What the small network takes over: none, channels (init), answers (kd), both (init+kd), or
+    what the preset says, like the numbers below if they are not given."""
     kd: Kd = "soft"
     """Distillation: soft, or the paper's equation."""
     teacher_epochs: Count = None
@@ -167,8 +165,7 @@ class Prune(Job):
         one_of(self, "metric", get_args(Metric))
         one_of(self, "residual", ("pad", "project", "tied"))
         one_of(self, "search", ("both", "width", "depth"))
-        if self.transfer is not None:
-            one_of(self, "transfer", get_args(Transfer))
+        one_of(self, "transfer", ("preset", *get_args(Transfer)))
         one_of(self, "kd", get_args(Kd))
         at_least(self, "divisor", 1)
         at_least(self, "depth_step", 1)

@@ -1,18 +1,23 @@
 """The model card of an exported network: what it is, how it was made, what it can do, how to load
 it."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from .data import Info
+from .recipe import Recipe
 
 __all__ = ["model_card"]
 
 
-def model_card(summary: dict[str, Any], info: Info) -> str:
-    """Markdown, from the result of a run and what is known of its dataset."""
+def model_card(
+    summary: dict[str, Any], info: Info, recipe: Recipe, exported: dict[str, Any]
+) -> str:
+    """Markdown, from the result of a run, its dataset and the files that were written."""
+    smaller = ", made smaller" if "before" in summary or "transfer" in summary else ""
     return "\n".join(
         [
-            f"# {summary['model']} on {summary['data']}, made smaller",
+            f"# {summary['model']} on {summary['data']}{smaller}",
             "",
             *_numbers(summary),
             "",
@@ -20,7 +25,7 @@ def model_card(summary: dict[str, Any], info: Info) -> str:
             "",
             "## How to load it",
             "",
-            *_loading(info),
+            *_loading(info, recipe, exported["files"]),
             "",
             "## What goes in and what comes out",
             "",
@@ -65,11 +70,12 @@ def _story(summary: dict[str, Any]) -> list[str]:
     if "target" not in summary:
         return []
     target = summary["target"]
-    start = (
-        f"It came from the weights of {summary['teacher']}."
-        if summary["teacher"]
-        else "The unpruned network was trained first."
-    )
+    if summary["teacher"]:
+        start = f"It came from the weights of {summary['teacher']}."
+    elif summary["trained"]:
+        start = "It came from a network that was trained before."
+    else:
+        start = "The unpruned network was trained first."
     return [
         "## How it was made",
         "",
@@ -82,34 +88,44 @@ def _story(summary: dict[str, Any]) -> list[str]:
     ]
 
 
-def _loading(info: Info) -> list[str]:
+def _loading(info: Info, recipe: Recipe, files: Mapping[str, int]) -> list[str]:
     channels, height, width = info.input_shape
-    return [
-        "With this package, as an ordinary PyTorch module:",
+    unpruned = "" if recipe.model else ", model=UNPRUNED"
+    lines = [
+        "With this package, as an ordinary PyTorch module"
+        + ("" if recipe.model else ", from the unpruned network")
+        + ":",
         "",
         "```python",
         "import transformable as tas",
         "",
-        'network = tas.load("this folder")',
-        "```",
-        "",
-        "Without it, any number of images at a time:",
-        "",
-        "```python",
-        "import torch",
-        "",
-        'network = torch.export.load("model.pt2").module()',
-        f"logits = network(torch.zeros(1, {channels}, {height}, {width}))",
-        "```",
-        "",
-        "```python",
-        "import numpy, onnxruntime",
-        "",
-        'network = onnxruntime.InferenceSession("model.onnx")',
-        f'images = numpy.zeros((1, {channels}, {height}, {width}), "float32")',
-        '[logits] = network.run(["logits"], {"images": images})',
+        f'network = tas.load("this folder"{unpruned})',
         "```",
     ]
+    if "model.pt2" in files or "model.onnx" in files:
+        lines += ["", "Without it, any number of images at a time:"]
+    if "model.pt2" in files:
+        lines += [
+            "",
+            "```python",
+            "import torch",
+            "",
+            'network = torch.export.load("model.pt2").module()',
+            f"logits = network(torch.zeros(1, {channels}, {height}, {width}))",
+            "```",
+        ]
+    if "model.onnx" in files:
+        lines += [
+            "",
+            "```python",
+            "import numpy, onnxruntime",
+            "",
+            'network = onnxruntime.InferenceSession("model.onnx")',
+            f'images = numpy.zeros((1, {channels}, {height}, {width}), "float32")',
+            '[logits] = network.run(["logits"], {"images": images})',
+            "```",
+        ]
+    return lines
 
 
 def _inputs(info: Info) -> list[str]:

@@ -1,5 +1,6 @@
 """A trained network back from its folder: a run, or what was exported."""
 
+import copy
 from pathlib import Path
 
 import torch
@@ -12,7 +13,7 @@ from .slimming import slim
 from .space import Space
 from .weights import load_weights
 
-__all__ = ["load", "network_folder", "unpruned"]
+__all__ = ["load", "network_folder"]
 
 
 def load(folder: str | Path, model: nn.Module | None = None) -> nn.Module:
@@ -20,33 +21,37 @@ def load(folder: str | Path, model: nn.Module | None = None) -> nn.Module:
 
     The small network of a run of ``tas prune`` or ``tas distill``, the network itself of
     ``tas train``. What was made in Python from a network of your own needs that network, unpruned,
-    as ``model``; an exported folder can do without, and then gives a network that only computes.
+    as ``model``, which stays as it is; without it, what was exported is loaded, which can compute
+    but not be trained.
     """
     folder = network_folder(Path(folder))
-    recipe, program = Recipe.read(folder), folder / "model.pt2"
+    recipe = Recipe.read(folder)
     if model is None:
         try:
-            model = unpruned(recipe)
+            model = _unpruned(recipe)
         except ValueError as error:
-            if not program.is_file():
-                raise ValueError(
-                    f"{error}; give the unpruned network: tas.load(folder, model=...)"
-                ) from error
-            # this needs neither the class of the network nor its file
-            return torch.export.load(program).module()
+            for program in (folder / "model.pt2", folder.parent / "export" / "model.pt2"):
+                if program.is_file():  # this needs neither the class of the network nor its file
+                    return torch.export.load(program).module()
+            raise ValueError(
+                f"{error}; give the unpruned network: tas.load(folder, model=...)"
+            ) from error
     if (folder / "shape.json").is_file():
         space = Space.trace(model, recipe.input_shape, residual=recipe.residual)
         model = slim(model, space, Shape.read(folder / "shape.json"))
+    else:
+        model = copy.deepcopy(model)
     load_weights(model, folder / "model.safetensors")
     return model.eval()
 
 
-def unpruned(recipe: Recipe) -> nn.Module:
-    """The network before it was made smaller, with fresh weights."""
+def _unpruned(recipe: Recipe) -> nn.Module:
+    """The network before it was made smaller; its weights are of no account."""
     if recipe.model is None:
         raise ValueError("the network was made in Python")
     channels = recipe.input_shape[0]
-    return build(recipe.model, num_classes=recipe.num_classes, in_channels=channels)
+    with torch.random.fork_rng(devices=[]):
+        return build(recipe.model, num_classes=recipe.num_classes, in_channels=channels)
 
 
 def network_folder(folder: Path) -> Path:

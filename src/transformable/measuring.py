@@ -1,5 +1,6 @@
 """How fast networks are on this machine: timed in turn, so that what disturbs one disturbs all."""
 
+import copy
 import platform
 import statistics
 import time
@@ -31,7 +32,7 @@ class Timing:
 def timed(
     calls: Mapping[str, Callable[[], object]], *, rounds: int = ROUNDS, seconds: float = SECONDS
 ) -> dict[str, Timing]:
-    """Call each in turn, for so many rounds or so many seconds, whatever ends first.
+    """Call each in turn, for so many rounds, or until so many seconds are over after five.
 
     >>> sorted(timed({"a": lambda: None, "b": lambda: time.sleep(0.002)}, rounds=5).items())[0]
     ('a', Timing(median_ms=..., low_ms=..., high_ms=...))
@@ -60,12 +61,18 @@ def measure(
     networks: Mapping[str, nn.Module],
     input_shape: tuple[int, int, int],
     *,
+    device: torch.device | None = None,
     onnx: Mapping[str, Path] | None = None,
 ) -> list[dict[str, Any]]:
-    """For each engine and batch size the timing of each network, on the CPU or where it is."""
+    """For each engine and batch size the timing of each network; onnxruntime's on the CPU."""
+    device = device or torch.device("cpu")
     rows = []
+    # copies, all in one place and one memory format, wherever the networks came from
+    networks = {name: _ready(net, device) for name, net in networks.items()}
     for batch in BATCHES:
-        calls = {name: _torch_call(net, batch, input_shape) for name, net in networks.items()}
+        calls = {
+            name: _torch_call(net, batch, input_shape, device) for name, net in networks.items()
+        }
         rows.append({"engine": "PyTorch", "batch": batch, **_rows(timed(calls))})
     for batch in BATCHES if onnx else ():
         assert onnx is not None
@@ -78,11 +85,15 @@ def _rows(timings: Mapping[str, Timing]) -> dict[str, Any]:
     return {name: asdict(timing) for name, timing in timings.items()}
 
 
+def _ready(net: nn.Module, device: torch.device) -> nn.Module:
+    ready = copy.deepcopy(net).to(device).eval()
+    ready.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return ready
+
+
 def _torch_call(
-    net: nn.Module, batch: int, input_shape: tuple[int, int, int]
+    net: nn.Module, batch: int, input_shape: tuple[int, int, int], device: torch.device
 ) -> Callable[[], object]:
-    net.eval()
-    device = next((p.device for p in net.parameters()), torch.device("cpu"))
     x = torch.zeros(batch, *input_shape, device=device)
     x = x.contiguous(memory_format=torch.channels_last)
 

@@ -1,7 +1,6 @@
 """ONNX files: written from a network, and run by onnxruntime. Both are in the extra ``export``."""
 
 import importlib.util
-import logging
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -23,22 +22,16 @@ def available() -> bool:
 
 def write(model: nn.Module, input_shape: tuple[int, int, int], path: Path) -> None:
     """Any number of ``images`` in, ``logits`` out."""
-    noisy = logging.getLogger("torch.onnx")
-    level = noisy.level
-    noisy.setLevel(logging.ERROR)  # it tells of every library that it does without
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            program = torch.onnx.export(
-                model,
-                (torch.zeros(2, *input_shape),),
-                dynamo=True,
-                dynamic_shapes=({0: torch.export.Dim("batch", min=1)},),
-                input_names=["images"],
-                output_names=["logits"],
-                verbose=False,
-            )
-    finally:
-        noisy.setLevel(level)
+    with warnings.catch_warnings(action="ignore"):
+        program = torch.onnx.export(
+            model,
+            (torch.zeros(2, *input_shape),),
+            dynamo=True,
+            dynamic_shapes=({0: torch.export.Dim("batch", min=1)},),
+            input_names=["images"],
+            output_names=["logits"],
+            verbose=False,
+        )
     assert program is not None
     content = program.model_proto.SerializeToString()
     write_whole(path, lambda file: file.write(content))

@@ -21,14 +21,16 @@ from .config import Distilling, Searching, Training
 from .data import Dataset
 from .deriving import check_possible
 from .evaluation import evaluate
-from .exporting import export, first_images
+from .exporting import export, first_images, refusal
+from .factory import check_outputs
 from .measuring import measure
 from .progress import Progress, Titled
 from .recipe import Recipe
 from .report import write_report
-from .runs import Run, weights_as_bytes
+from .runs import Run, weights_as_bytes, write_whole
 from .searching import halves, search
 from .shape import Shape
+from .slimming import check_same_network
 from .space import Space
 from .stages import Stages
 from .summary import summarise
@@ -89,6 +91,14 @@ class Pipeline:
 
     def check(self) -> None:
         """Refuse what cannot be done before anything is."""
+        info = self.dataset.info
+        check_outputs(self.model, info.input_shape, info.num_classes, info.name)
+        check_same_network(self.model, self.space)
+        if self.space.input_shape != info.input_shape:
+            raise ValueError(
+                f"the space was traced for images of {self.space.input_shape}, and those of "
+                f"{info.name} are {info.input_shape}"
+            )
         check_possible(self.space, self.budget)
         world = self.job.devices
         for settings, split in (
@@ -185,10 +195,12 @@ class Pipeline:
     ) -> dict[str, Any]:
         """Measure both networks, export the small one, and tell."""
         networks = {"before": self.model, "after": student}
-        with tempfile.TemporaryDirectory() as place:
+        with tempfile.TemporaryDirectory() as scratch:
             self.progress.start("measuring", 1, 0)
-            files = {} if run is None else _onnx_files(networks, self.recipe, Path(place))
-            speed = measure(networks, self.recipe.input_shape, onnx=files)
+            files = {} if run is None else _onnx_files(networks, self.recipe, Path(scratch))
+            speed = measure(
+                networks, self.recipe.input_shape, device=self.fabric.device, onnx=files
+            )
         sizes = {name: len(weights_as_bytes(net)) for name, net in networks.items()}
         parts = {"teacher": tested["before"], "search": found, "student": tested["after"]}
         summary = {
@@ -196,6 +208,7 @@ class Pipeline:
             "derived_by": found["derived_by"],
             "given_up": found["given_up"],
             "transfer": self.distilling.transfer,
+            "trained": self.trained,
             "seconds": {name: part["seconds"] for name, part in parts.items()},
             "command": self.command,
             **{name: getattr(self.job, name) for name in ("model", "data", "seed", "teacher")},
@@ -203,14 +216,12 @@ class Pipeline:
         if run is not None:
             self.progress.start("exporting", 1, 0)
             summary["out"] = str(run.folder)
+            place = run.folder / "export"
             summary["export"] = export(
-                student,
-                run.folder / "export",
-                first_images(self.dataset),
-                recipe=self.recipe,
-                shape=shape,
-                card=model_card(summary, self.dataset.info),
+                student, place, first_images(self.dataset), recipe=self.recipe, shape=shape
             )
+            card = model_card(summary, self.dataset.info, self.recipe, summary["export"])
+            write_whole(place / "README.md", card)
             run.save_result(summary)
             write_report(run.folder)
         return summary
@@ -242,8 +253,9 @@ def _onnx_files(networks: dict[str, nn.Module], recipe: Recipe, folder: Path) ->
         return {}
     files = {name: folder / f"{name}.onnx" for name in networks}
     try:
-        for name, net in networks.items():
-            onnxfile.write(copy.deepcopy(net).cpu().eval(), recipe.input_shape, files[name])
-    except Exception:  # a network that ONNX has no words for is measured in PyTorch alone
+        with refusal("ONNX"):
+            for name, net in networks.items():
+                onnxfile.write(copy.deepcopy(net).cpu().eval(), recipe.input_shape, files[name])
+    except ValueError:  # a network that ONNX has no words for is measured in PyTorch alone
         return {}
     return files

@@ -1,7 +1,10 @@
 """The whole job in one call: a network and a budget in, a smaller, trained network out."""
 
 import copy
+import hashlib
+import json
 from pathlib import Path
+from typing import Any
 
 from lightning_fabric import Fabric
 from torch import nn
@@ -15,7 +18,7 @@ from .pipeline import Pipeline, Pruned
 from .presets import quick, quick_search, quick_transfer
 from .progress import Progress, Silent
 from .recipe import Recipe
-from .runs import Run
+from .runs import Run, weights_as_bytes
 from .space import Space
 
 __all__ = ["prune"]
@@ -93,5 +96,18 @@ def prune(
     )
     if out is None:
         return pipeline(None)
+    pipeline.check()
     with Run.open(out, job) as run:
+        run.begin()
+        run.claim(_fingerprint(model, data, space, trained))
         return pipeline(run)
+
+
+def _fingerprint(model: nn.Module, data: Dataset, space: Space, trained: bool) -> dict[str, Any]:
+    """What a config cannot say of a call: which network, which images, which sizes."""
+    images, labels = next(iter(data.test.ordered(min(100, len(data.test)))))
+    seen = b"".join(t.contiguous().numpy().tobytes() for t in (data.train.labels, images, labels))
+    sizes = json.dumps([dict(space.widths), dict(space.depths)]).encode()
+    parts = {"model": weights_as_bytes(model), "data": seen, "space": sizes}
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in parts.items()}
+    return {**digests, "trained": trained}

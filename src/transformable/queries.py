@@ -27,6 +27,8 @@ class Export:
     """Folder of a finished run of tas prune, distill or train."""
     out: Folder = None
     """Where the files go (default: RUN_DIR/export)."""
+    data: Text = None
+    """digits, cifar10, cifar100, folder:PATH or npz:PATH (default: the run's)."""
     data_dir: Folder = None
     """Folder that holds the files of the dataset (default: the run's)."""
     workers: int = 2

@@ -71,7 +71,7 @@ class Run:
                 f"cannot write to run folder {folder}: {error.strerror}; choose another --out"
             ) from None
         try:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             lock.close()
             raise ValueError(
@@ -191,6 +191,19 @@ class Run:
         """Write shape.json."""
         self._write("shape.json", shape.to_json() + "\n")
 
+    def claim(self, fingerprint: dict[str, Any]) -> None:
+        """The folder belongs to what a call was given; with something else it is refused."""
+        path = self.folder / "call.json"
+        if path.exists():
+            there = json.loads(path.read_text(encoding="utf-8"))
+            for name, value in fingerprint.items():
+                if there.get(name) != value:
+                    raise ValueError(
+                        f"run folder {self.folder} belongs to a call with another {name!r}; "
+                        "choose another out"
+                    )
+        self._write("call.json", json.dumps(fingerprint) + "\n")
+
     def save_candidates(self, space: "Space") -> None:
         """Write candidates.json: the sizes that the distributions are over."""
         sizes = {**space.widths, **space.depths}
@@ -277,9 +290,10 @@ def default_folder(config: Job, prefix: str = "") -> Path:
 
 def _check_same(folder: Path, old: Job, new: Job) -> None:
     (before, now) = (values(old), values(new))
-    for name in now:
-        if name not in FREE and before[name] != now[name]:
+    for name in {**before, **now}:
+        there, here = (config.get(name, "not given") for config in (before, now))
+        if name not in FREE and there != here:
             raise ValueError(
-                f"run folder {folder} belongs to another config: {name} is {before[name]} there "
-                f"and {now[name]} here; choose another --out"
+                f"run folder {folder} belongs to another config: {name} is {there} there "
+                f"and {here} here; choose another --out"
             )

@@ -14,7 +14,7 @@ from .shape import Shape
 from .space import Space
 from .tracing import Join, Layer, bits, inside, kept
 
-__all__ = ["resize", "revive_dropout", "slim"]
+__all__ = ["check_same_network", "resize", "revive_dropout", "slim"]
 
 
 def slim(
@@ -37,7 +37,7 @@ def slim(
     if weights not in ("copy", "fresh"):
         raise ValueError(f'weights must be "copy" or "fresh", not {weights!r}')
     space.check(shape)
-    _check_same_network(model, space)
+    check_same_network(model, space)
     small = copy.deepcopy(model)
     if shape != space.full:
         small = _reshape(small, space, shape)
@@ -46,7 +46,8 @@ def slim(
     return small
 
 
-def _check_same_network(model: nn.Module, space: Space) -> None:
+def check_same_network(model: nn.Module, space: Space) -> None:
+    """Refuse a network that is not the one that was traced."""
     state = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     for name in (*space.state, *state):
         if state.get(name) != space.state.get(name):

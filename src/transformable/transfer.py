@@ -1,5 +1,7 @@
 """Transfer: what the small network takes over from the unpruned one, while it trains or before."""
 
+import copy
+
 import torch
 import torch.nn.functional as F
 from lightning_fabric import Fabric
@@ -90,7 +92,7 @@ def distillation(
 ) -> Objective:
     """Cross-entropy with the labels, and with what the teacher says of the same images."""
     check_teacher(teacher, dataset.info)
-    teacher = teacher.to(fabric.device).eval()
+    teacher = copy.deepcopy(teacher).to(fabric.device).eval()
     teacher.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     of_labels = cross_entropy(settings.label_smoothing)
 

@@ -16,6 +16,7 @@ from ..factory import check_outputs
 from ..loading import load, network_folder
 from ..queries import Export
 from ..recipe import Recipe
+from ..runs import write_whole
 from ..shape import Shape
 from . import Outcome
 from .evaluate import trained_on
@@ -28,7 +29,7 @@ def export(args: Export) -> Outcome:
     if args.run is None:
         raise ValueError("nothing to export: give the folder of a finished run")
     folder = Path(args.run)
-    source = trained_on(folder, None, args.data_dir)
+    source = trained_on(folder, args.data, args.data_dir)
     place = network_folder(folder)
     recipe = Recipe.read(place)
     model = load(folder)
@@ -41,15 +42,20 @@ def export(args: Export) -> Outcome:
     )
     info = dataset.info
     check_outputs(model, info.input_shape, info.num_classes, info.name)
-    shape = place / "shape.json"
+    shape, out = place / "shape.json", Path(args.out) if args.out else folder / "export"
     result = export_network(
         model,
-        Path(args.out) if args.out else folder / "export",
+        out,
         first_images(dataset),
         recipe=recipe,
         shape=Shape.read(shape) if shape.is_file() else None,
-        card=model_card(_result(folder), info),
     )
+    params = sum(parameter.numel() for parameter in model.parameters())
+    told = {"params": params, "macs": None, **source, **_result(folder)}
+    write_whole(out / "README.md", model_card(told, info, recipe, result))
+    failed = {n: why for n, why in result["left_out"].items() if "not installed" not in why}
+    for name, reason in failed.items():
+        raise ValueError(f"{out} has no {name}: {reason}")
     return Exported(title=f"{source['model']} on {source['data']}", result=result)
 
 
@@ -57,7 +63,10 @@ def _result(folder: Path) -> dict[str, Any]:
     path = folder / "result.json"
     if not path.is_file():
         raise ValueError(f"run {folder} is not finished; run its command again to go on")
-    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise ValueError(f"{path} is not JSON; remove it to finish this run again") from None
     return result
 
 
@@ -75,6 +84,6 @@ class Exported(Outcome):
             f"{self.result['out']}: each gives the network's logits on "
             f"{self.result['checked']:,} test images"
         ]
-        if "left_out" in self.result:
-            lines.append(f"left out: {self.result['left_out']}")
+        for name, reason in self.result["left_out"].items():
+            lines.append(f"left out: {name}: {reason}")
         return Group(self.title, table, *lines)

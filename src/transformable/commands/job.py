@@ -59,7 +59,7 @@ def once(
         if result is None:
             result = {**work(folder, run), "out": str(folder)}
             run.save_result(result)
-    return result
+    return {**result, "out": str(folder)}
 
 
 @contextlib.contextmanager
@@ -68,8 +68,9 @@ def visible() -> Iterator[Bar]:
     with Bar() as bar:
         try:
             yield bar
-        except Interrupted as stop:
-            raise Interrupted(f"{stop}; run the same command again to go on") from None
+        except KeyboardInterrupt as stop:
+            saved = f"{stop}; " if str(stop) else ""
+            raise Interrupted(f"{saved}run the same command again to go on") from None
 
 
 def numbers(
@@ -109,13 +110,19 @@ def load_trained(model: nn.Module, name: str, given: str) -> None:
         return
     if (path / "teacher").is_dir():
         path = path / "teacher"
-    if (path / RECIPE).is_file():
-        theirs = Recipe.read(path).model
-        if theirs != _anywhere(name):
-            raise ValueError(f"run {given} has a {theirs}, not a {name}; use --model {theirs}")
+    if (path / "pretrained").is_dir():  # a search that trained the network itself
+        path = path / "pretrained"
     if not (path / "model.safetensors").is_file():
         raise ValueError(f"run {given} has no trained network; run its command again to go on")
-    load_weights(model, path / "model.safetensors")
+    try:
+        load_weights(model, path / "model.safetensors")
+    except ValueError as error:
+        theirs = Recipe.read(path).model if (path / RECIPE).is_file() else None
+        if theirs is None or theirs == _anywhere(name):
+            raise
+        raise ValueError(
+            f"run {given} has a {theirs}, not a {name}; use --model {theirs}"
+        ) from error
 
 
 def _anywhere(spec: str) -> str:

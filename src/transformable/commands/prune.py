@@ -28,14 +28,14 @@ def prune(args: Prune) -> Outcome | None:
     """Prune in a run folder; None in all processes but the first."""
     folder = Path(args.out) if args.out else default_folder(args, "prune-")
     if not first_process():
-        pipeline = _pipeline(args)
+        pipeline = _pipeline(args, folder)
         pipeline.fabric.launch()
         pipeline(None)
         return None
     with Run.open(folder, args) as run:
         result = run.result()
         if result is None:
-            pipeline = _pipeline(args)
+            pipeline = _pipeline(args, folder)
             pipeline.check()
             run.begin()
             pipeline.fabric.launch()
@@ -43,12 +43,13 @@ def prune(args: Prune) -> Outcome | None:
                 result = replace(pipeline, progress=bar)(run).summary
         elif not (folder / "report.html").exists():
             write_report(folder)
-    return Made(title=f"{args.model} on {args.data}", result=result)
+    return Made(title=f"{args.model} on {args.data}", result={**result, "out": str(folder)})
 
 
-def _pipeline(args: Prune) -> Pipeline:
+def _pipeline(args: Prune, folder: Path) -> Pipeline:
     fabric, dataset, model = prepare(args)
-    if args.teacher is not None:
+    # once it is in the run folder, it may be gone elsewhere
+    if args.teacher is not None and not (folder / "teacher" / "result.json").is_file():
         load_trained(model, args.model, args.teacher)
     space = Space.trace(
         model,
@@ -67,7 +68,13 @@ def _pipeline(args: Prune) -> Pipeline:
         trained=args.teacher is not None,
         training=_chosen(PRESETS, args, epochs=args.teacher_epochs),
         searching=_chosen(SEARCHES, args, epochs=args.search_epochs, tolerance=args.tolerance),
-        distilling=_chosen(TRANSFERS, args, epochs=args.epochs, transfer=args.transfer, kd=args.kd),
+        distilling=_chosen(
+            TRANSFERS,
+            args,
+            epochs=args.epochs,
+            transfer=None if args.transfer == "preset" else args.transfer,
+            kd=args.kd,
+        ),
         job=args,
         recipe=recipe_of(args, dataset),
         fabric=fabric,

@@ -27,7 +27,7 @@ from ..training import check_steps
 from ..training import train as train_model
 from ..weights import load_weights
 from . import Outcome
-from .job import first_process, load_trained, prepare, visible
+from .job import first_process, load_trained, prepare, recipe_of, visible
 from .plan import plan
 
 __all__ = ["search"]
@@ -64,7 +64,7 @@ def search(args: Search) -> Outcome | None:
             found = _search(args, model, dataset, space, budget, fabric, run)
             result = {**found, "out": str(folder)}
             run.save_result(result)
-    return Found(title=title, result=result, space=space)
+    return Found(title=title, result={**result, "out": str(folder)}, space=space)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +189,8 @@ def _pretrain(
             checkpoint_seconds=args.checkpoint_seconds,
             progress=bar,
         )
+        if inner is not None:
+            inner.save_recipe(recipe_of(config, dataset))
         return {"accuracy": trained.accuracy, "top5": trained.top5, "n": trained.n}
 
     _, folder = Stages(run, fabric).once("pretrained", config, work)

@@ -1,5 +1,7 @@
 """Reading a network from its input to its output."""
 
+import threading
+
 from torch import fx, nn
 
 from .graph import block_of, record_training
@@ -10,10 +12,17 @@ from .reading import Layer, Reading
 __all__ = ["OUTPUT", "read"]
 
 OUTPUT = "it is the network's output"
+# while it follows a network, torch.fx changes how every module is called
+ONE_AT_A_TIME = threading.RLock()
 
 
 def read(model: nn.Module, input_shape: tuple[int, int, int], residual: str) -> Reading:
     """All layers, joins and layouts of the network."""
+    with ONE_AT_A_TIME:
+        return _read(model, input_shape, residual)
+
+
+def _read(model: nn.Module, input_shape: tuple[int, int, int], residual: str) -> Reading:
     reading = Reading(model, input_shape, residual)
     ends = {stage.ends[-1]: stage for stage in reading.stages.values()}
     for node in reading.graph.nodes:
