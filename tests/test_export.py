@@ -192,6 +192,10 @@ def test_the_commands_distill_export_and_evaluate(
         assert torch.allclose(tas.load("moved")(x), tas.load("init+kd", model)(x), atol=1e-5)
     with pytest.raises(ValueError, match=r"net\.py is not there; give the unpruned network"):
         tas.load("init+kd")
+    os.rename("tiny.npz", "other.npz")
+    here = ["--model=gone.py:net", "--data=npz:other.npz"]
+    assert tas_json("evaluate", "init+kd", *here)["accuracy"] == made["init+kd"]["accuracy"]
+    assert tas_json("export", "init+kd", *here)["checked"] == 40
 
 
 def test_distill_refuses_what_is_missing(

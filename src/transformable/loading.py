@@ -34,7 +34,7 @@ def load(folder: str | Path, model: nn.Module | None = None) -> nn.Module:
                 if program.is_file():  # this needs neither the class of the network nor its file
                     return torch.export.load(program).module()
             raise ValueError(
-                f"{error}; give the unpruned network: tas.load(folder, model=...)"
+                f"{error}; give the unpruned network: --model, or tas.load(folder, model=...)"
             ) from error
     if (folder / "shape.json").is_file():
         space = Space.trace(model, recipe.input_shape, residual=recipe.residual)

@@ -15,7 +15,7 @@ from .config import Distilling, Metric, Searching, Training
 from .data import Dataset
 from .devices import make_fabric
 from .pipeline import Pipeline, Pruned
-from .presets import quick, quick_search, quick_transfer
+from .presets import quick_search, quick_teacher, quick_transfer
 from .progress import Progress, Silent
 from .recipe import Recipe
 from .runs import Run, weights_as_bytes
@@ -81,7 +81,7 @@ def prune(
         space=space,
         budget=Budget.of(budget, space, metric=metric, tolerance=searching.tolerance),
         trained=trained,
-        training=training or quick(name),
+        training=training or quick_teacher(name),
         searching=searching,
         distilling=distilling or quick_transfer(name),
         job=job,

@@ -27,6 +27,8 @@ class Export:
     """Folder of a finished run of tas prune, distill or train."""
     out: Folder = None
     """Where the files go (default: RUN_DIR/export)."""
+    model: Text = None
+    """The unpruned network, path.py:factory, if its file has moved."""
     data: Text = None
     """digits, cifar10, cifar100, folder:PATH or npz:PATH (default: the run's)."""
     data_dir: Folder = None
@@ -61,7 +63,7 @@ class Evaluate:
     run: Annotated[Positional[str | None], arg(metavar="RUN_DIR")] = None
     """Folder of a finished run; gives the network, the weights and the dataset."""
     model: Text = None
-    """Name of a network, or path.py:factory."""
+    """Name of a network, or path.py:factory; for a run, the unpruned one, if its file has moved."""
     weights: File = None
     """Weights of the network: .safetensors, or a torch file with a state dict."""
     data: Text = None

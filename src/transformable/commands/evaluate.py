@@ -24,9 +24,8 @@ def evaluate(args: Evaluate) -> Outcome:
     """Test a network on the test set."""
     fabric = make_fabric(args.device, precision=args.precision)
     if args.run is not None:
-        for name in ("model", "weights"):
-            if getattr(args, name) is not None:
-                raise ValueError(f"run folder {args.run} has its own {name}; leave out --{name}")
+        if args.weights is not None:
+            raise ValueError(f"run folder {args.run} has its own weights; leave out --weights")
         source = trained_on(Path(args.run), args.data, args.data_dir)
     elif args.model is not None and args.weights is not None:
         source = {"data": args.data or "digits", "data_dir": args.data_dir, "model": args.model}
@@ -41,8 +40,8 @@ def evaluate(args: Evaluate) -> Outcome:
         workers=args.workers,
     )
     if args.run is not None:
-        model = load(args.run)
         info = dataset.info
+        model = load(args.run, None if args.model is None else network(args.model, info))
         check_outputs(model, info.input_shape, info.num_classes, info.name)
     else:
         assert args.weights is not None

@@ -1,7 +1,7 @@
 """What ``tas export`` does."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from .. import data
 from ..card import model_card
 from ..exporting import export as export_network
 from ..exporting import first_images
-from ..factory import check_outputs
+from ..factory import check_outputs, network
 from ..loading import load, network_folder
 from ..queries import Export
 from ..recipe import Recipe
@@ -20,6 +20,7 @@ from ..runs import write_whole
 from ..shape import Shape
 from . import Outcome
 from .evaluate import trained_on
+from .job import anywhere
 
 __all__ = ["export"]
 
@@ -32,7 +33,8 @@ def export(args: Export) -> Outcome:
     source = trained_on(folder, args.data, args.data_dir)
     place = network_folder(folder)
     recipe = Recipe.read(place)
-    model = load(folder)
+    if args.model is not None:
+        recipe = replace(recipe, model=anywhere(args.model))
     dataset = data.load(
         source["data"],
         source["data_dir"],
@@ -41,6 +43,7 @@ def export(args: Export) -> Outcome:
         workers=args.workers,
     )
     info = dataset.info
+    model = load(folder, None if args.model is None else network(args.model, info))
     check_outputs(model, info.input_shape, info.num_classes, info.name)
     shape, out = place / "shape.json", Path(args.out) if args.out else folder / "export"
     result = export_network(

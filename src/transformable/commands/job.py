@@ -22,7 +22,16 @@ from ..runs import Run, default_folder
 from ..training import Trained
 from ..weights import load_weights
 
-__all__ = ["first_process", "load_trained", "numbers", "once", "prepare", "recipe_of", "visible"]
+__all__ = [
+    "anywhere",
+    "first_process",
+    "load_trained",
+    "numbers",
+    "once",
+    "prepare",
+    "recipe_of",
+    "visible",
+]
 
 
 def first_process() -> bool:
@@ -95,7 +104,7 @@ def numbers(
 def recipe_of(args: Train | Distill | Prune, dataset: Dataset) -> Recipe:
     """How the network of a run is built again."""
     return Recipe(
-        model=_anywhere(args.model),
+        model=anywhere(args.model),
         num_classes=dataset.info.num_classes,
         input_shape=dataset.info.input_shape,
         residual=args.residual,
@@ -118,17 +127,17 @@ def load_trained(model: nn.Module, name: str, given: str) -> None:
         load_weights(model, path / "model.safetensors")
     except ValueError as error:
         theirs = Recipe.read(path).model if (path / RECIPE).is_file() else None
-        if theirs is None or theirs == _anywhere(name):
+        if theirs is None or theirs == anywhere(name):
             raise
         raise ValueError(
             f"run {given} has a {theirs}, not a {name}; use --model {theirs}"
         ) from error
 
 
-def _anywhere(spec: str) -> str:
+def anywhere(spec: str) -> str:
     """A factory by a path that does not depend on where the command is run.
 
-    >>> _anywhere("resnet20"), _anywhere("nets.py:tiny") == f"{Path('nets.py').resolve()}:tiny"
+    >>> anywhere("resnet20"), anywhere("nets.py:tiny") == f"{Path('nets.py').resolve()}:tiny"
     ('resnet20', True)
     """
     path, colon, name = spec.rpartition(":")

@@ -13,7 +13,7 @@ from rich.text import Text
 from ..arguments import Prune
 from ..budget import Budget
 from ..pipeline import Pipeline
-from ..presets import PRESETS, SEARCHES, TRANSFERS
+from ..presets import SEARCHES, TEACHERS, TRANSFERS
 from ..progress import Silent
 from ..report import write_report
 from ..runs import Run, default_folder
@@ -66,7 +66,7 @@ def _pipeline(args: Prune, folder: Path) -> Pipeline:
         space=space,
         budget=Budget.of(args.budget, space, metric=args.metric, tolerance=args.tolerance),
         trained=args.teacher is not None,
-        training=_chosen(PRESETS, args, epochs=args.teacher_epochs),
+        training=_chosen(TEACHERS, args, epochs=args.teacher_epochs),
         searching=_chosen(SEARCHES, args, epochs=args.search_epochs, tolerance=args.tolerance),
         distilling=_chosen(
             TRANSFERS,
