@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 import transformable as tas
 from networks import NETWORKS
 from transformable.budget import Budget
-from transformable.deriving import derive
+from transformable.deriving import check_possible, derive
 from transformable.space import Residual
 
 
@@ -105,3 +106,21 @@ def test_the_solver_says_nothing_on_stdout(capfd: pytest.CaptureFixture[str]) ->
     for seed in range(3):
         derive(random_chances(space, seed), space, Budget.of(0.3, space))
     assert capfd.readouterr().out == ""
+
+
+def test_a_hole_between_the_shapes_is_refused_with_what_is_near() -> None:
+    space = tas.Space.trace(tas.models.build("resnet20"), (3, 32, 32), search="depth")
+    costs = {
+        tas.macs(space, space.full.replace(depths=dict(zip(space.depths, depths, strict=True))))
+        for depths in itertools.product((1, 2, 3), repeat=3)
+    }
+    target = 0.71 * tas.macs(space, space.full)
+    budget = tas.Budget.of(target, space, tolerance=0.01)
+    assert not any(budget.holds(cost) for cost in costs)
+    with pytest.raises(ValueError, match="use a larger tolerance or more candidates; one") as error:
+        check_possible(space, budget)
+    found = re.search(r"one with ([\d,]+) is near", str(error.value))
+    assert found
+    cost = int(found[1].replace(",", ""))
+    assert cost in costs
+    assert abs(cost - target) < 0.1 * target

@@ -1,6 +1,6 @@
 """From distributions to a shape: the most probable one that the budget allows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -31,7 +31,22 @@ def check_possible(space: Space, budget: Budget) -> None:
     """A ValueError if no shape at all is inside the band."""
     candidates = {**space.widths, **space.depths}
     even = {name: torch.full((len(sizes),), 1 / len(sizes)) for name, sizes in candidates.items()}
-    derive(even, space, budget)
+    try:
+        derive(even, space, budget)
+    except ValueError as error:
+        raise ValueError(f"{error}; {_nearest(even, space, budget)}") from None
+
+
+def _nearest(even: Chances, space: Space, budget: Budget) -> str:
+    """In words, a cost that is possible, from ever wider bands."""
+    for times in (2, 4, 8, 16):
+        low, high = (budget.value + times * (e - budget.value) for e in (budget.low, budget.high))
+        try:
+            wide = replace(budget, low=int(low), high=int(high))
+            return f"one with {derive(even, space, wide).cost:,} is near"
+        except ValueError:
+            continue
+    return "none is near"
 
 
 def derive(chances: Chances, space: Space, budget: Budget) -> Derived:
