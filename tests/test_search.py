@@ -209,10 +209,12 @@ def test_a_shape_can_be_trained_and_evaluated(
 
 
 def test_a_search_cannot_be_evaluated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("config.toml", "shape.json"):
+    for name in ("config.toml", "shape.json", "steps.csv"):
         (tmp_path / name).write_text("")
     assert main(["evaluate", str(tmp_path)]) == 2
-    assert f"train one of its shape first: tas train --shape {tmp_path}" in capsys.readouterr().err
+    assert (
+        f"train one of its shape first: tas distill --shape {tmp_path}" in capsys.readouterr().err
+    )
 
 
 def test_an_impossible_budget_is_refused_before_anything_is_made(

@@ -1,7 +1,7 @@
 """What every dataset looks like to the rest of the package."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from torch import Tensor
@@ -18,9 +18,10 @@ class Info:
     """Channels, height, width."""
     num_classes: int
     classes: tuple[str, ...]
-    mean: tuple[float, ...] = ()
-    """What is subtracted from the pixels (0 to 255) of each channel; empty if nothing is done."""
-    std: tuple[float, ...] = ()
+    mean: tuple[float, ...] = field(default=(), compare=False)
+    """What is subtracted from the pixels (0 to 255) of each channel, once they are read; empty if
+    nothing is."""
+    std: tuple[float, ...] = field(default=(), compare=False)
     """What they are divided by then."""
 
 
