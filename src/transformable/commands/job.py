@@ -19,6 +19,7 @@ from ..interrupt import Interrupted
 from ..progress import Bar
 from ..recipe import RECIPE, Recipe
 from ..runs import Run, default_folder
+from ..space import Space
 from ..training import Trained
 from ..weights import load_weights
 
@@ -30,6 +31,7 @@ __all__ = [
     "once",
     "prepare",
     "recipe_of",
+    "space_of",
     "visible",
 ]
 
@@ -52,6 +54,19 @@ def prepare(args: Train | Search | Distill | Prune) -> tuple[Fabric, Dataset, nn
     )
     torch.manual_seed(args.seed)
     return fabric, dataset, network(args.model, dataset.info)
+
+
+def space_of(args: Search | Prune, model: nn.Module, dataset: Dataset) -> Space:
+    """What may change in a network, as the arguments say."""
+    return Space.trace(
+        model,
+        dataset.info.input_shape,
+        ratios=args.ratios,
+        divisor=args.divisor,
+        depth_step=args.depth_step,
+        residual=args.residual,
+        search=args.search,
+    )
 
 
 def once(

@@ -17,9 +17,8 @@ from ..presets import SEARCHES, TEACHERS, TRANSFERS
 from ..progress import Silent
 from ..report import write_report
 from ..runs import Run, default_folder
-from ..space import Space
 from . import Outcome
-from .job import first_process, load_trained, prepare, recipe_of, visible
+from .job import first_process, load_trained, prepare, recipe_of, space_of, visible
 
 __all__ = ["prune"]
 
@@ -51,15 +50,7 @@ def _pipeline(args: Prune, folder: Path) -> Pipeline:
     # once it is in the run folder, it may be gone elsewhere
     if args.teacher is not None and not (folder / "teacher" / "result.json").is_file():
         load_trained(model, args.model, args.teacher)
-    space = Space.trace(
-        model,
-        dataset.info.input_shape,
-        ratios=args.ratios,
-        divisor=args.divisor,
-        depth_step=args.depth_step,
-        residual=args.residual,
-        search=args.search,
-    )
+    space = space_of(args, model, dataset)
     return Pipeline(
         model=model,
         dataset=dataset,

@@ -27,7 +27,7 @@ from ..training import check_steps
 from ..training import train as train_model
 from ..weights import load_weights
 from . import Outcome
-from .job import first_process, load_trained, prepare, recipe_of, visible
+from .job import first_process, load_trained, prepare, recipe_of, space_of, visible
 from .plan import plan
 
 __all__ = ["search"]
@@ -36,15 +36,7 @@ __all__ = ["search"]
 def search(args: Search) -> Outcome | None:
     """Search in a run folder; None in all processes but the first."""
     fabric, dataset, model = prepare(args)
-    space = Space.trace(
-        model,
-        dataset.info.input_shape,
-        ratios=args.ratios,
-        divisor=args.divisor,
-        depth_step=args.depth_step,
-        residual=args.residual,
-        search=args.search,
-    )
+    space = space_of(args, model, dataset)
     budget = Budget.of(args.budget, space, metric=args.metric, tolerance=args.tolerance)
     if args.weights:
         load_trained(model, args.model, args.weights)
