@@ -45,12 +45,15 @@ def train(
     *,
     seed: int = 0,
     objective: Objective | None = None,
+    each_epoch: Callable[[nn.Module], None] | None = None,
     run: Run | None = None,
     fabric: Fabric | None = None,
     checkpoint_seconds: float = 30.0,
     progress: Progress | None = None,
 ) -> Trained:
     """Train ``model`` in place, and test it once at the end.
+
+    ``each_epoch`` may change the network after the steps of each epoch.
 
     With a run folder, state and metrics are kept there, SIGINT and SIGTERM save and raise
     ``Interrupted``, and the next call goes on from the last checkpoint, to the same bits.
@@ -98,6 +101,8 @@ def train(
                 progress.advance(state.step)
                 saver.after_step(state, tally.gather)
             tally.gather()
+            if each_epoch is not None:
+                each_epoch(model)
             validation = score(dataset.validation) if len(dataset.validation) else {}
             _close_epoch(state, rate(state.step - 1), validation)
             saver.save_epoch(state)

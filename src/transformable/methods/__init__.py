@@ -1,0 +1,42 @@
+"""Ways to make a network smaller, one file each: ``method(model, space, budget, context)``."""
+
+from importlib import import_module
+
+from ..nearest import nearest
+from .method import Context, Found, Method
+
+__all__ = ["METHODS", "Context", "Found", "Method", "method"]
+
+METHODS = {
+    "tas": "tas:both",
+    "tas-width": "tas:width",
+    "tas-depth": "tas:depth",
+    "uniform": "uniform:uniform",
+    "random": "random:random",
+    "pfec": "pfec:pfec",
+    "fpgm": "fpgm:fpgm",
+    "taylor": "taylor:taylor",
+    "slimming": "slimming:slimming",
+    "sfp": "sfp:sfp",
+    "cp": "cp:cp",
+    "amc": "amc:amc",
+    "autoslim": "autoslim:autoslim",
+    "lccl": "lccl:lccl",
+}
+"""Where each is, as "module:function"."""
+
+
+def method(name: str) -> Method:
+    """The method of this name.
+
+    >>> method("pfec").__name__
+    'pfec'
+    >>> method("pfek")
+    Traceback (most recent call last):
+    ValueError: unknown method 'pfek'; did you mean 'pfec'?
+    """
+    if name not in METHODS:
+        raise ValueError(f"unknown method {name!r}; {nearest(name, list(METHODS))}")
+    module, _, function = METHODS[name].partition(":")
+    found: Method = getattr(import_module(f".{module}", __name__), function)
+    return found

@@ -1,0 +1,104 @@
+"""From the importance of channels to a shape inside the budget."""
+
+from collections.abc import Callable, Mapping
+
+from torch import Tensor
+
+from ..budget import Budget
+from ..grouping import Groups
+from ..shape import Shape
+
+__all__ = ["Scores", "by_rank", "by_ratio", "strongest"]
+
+Scores = Mapping[str, Tensor]
+"""How important each channel of each group is."""
+
+STEPS = 1000
+
+
+def strongest(groups: Groups, scores: Scores, widths: Mapping[str, int]) -> Shape:
+    """The most important channels of each group, so many as its width says."""
+    kept = {
+        head: scores[head].argsort(descending=True, stable=True)[:width].tolist()
+        for head, width in widths.items()
+    }
+    return groups.shape(kept)
+
+
+def by_ratio(groups: Groups, budget: Budget, scores: Scores) -> Shape:
+    """The same share of every layer's channels, so that the budget holds.
+
+    >>> from transformable import Space, models
+    >>> space = Space.trace(models.build("resnet20"), (3, 32, 32))
+    >>> groups, budget = Groups(space), Budget.of(0.5, space)
+    >>> import torch
+    >>> falling = {head: -torch.arange(size).float() for head, size in groups.sizes.items()}
+    >>> shape = by_ratio(groups, budget, falling)
+    >>> shape.channels["stem.0"], shape.widths["stages.2.0.conv1"]
+    ((0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10), 46)
+    """
+
+    def widths(step: int) -> dict[str, int]:
+        return {h: max(1, round(size * step / STEPS)) for h, size in groups.sizes.items()}
+
+    def shape(step: int) -> Shape:
+        return strongest(groups, scores, widths(step))
+
+    step = _nearest(groups, budget, shape, STEPS)
+    if budget.holds(budget.cost(groups.space, shape(step))):
+        return shape(step)
+    # all layers step at once where they have one width: let them step one after the other
+    below, above = (widths(max(1, min(STEPS, step + side))) for side in (-1, 1))
+    rising = sorted(groups.sizes, key=lambda head: above[head] - below[head], reverse=True)
+
+    def between(count: int) -> Shape:
+        return strongest(
+            groups, scores, {**below, **{head: above[head] for head in rising[:count]}}
+        )
+
+    return _checked(groups, budget, between(_nearest(groups, budget, between, len(rising))))
+
+
+def by_rank(groups: Groups, budget: Budget, scores: Scores) -> Shape:
+    """Of all channels of the network the least important ones go, until the budget holds.
+
+    Each group keeps its most important channel.
+    """
+    channels = [
+        (float(score), head, i)
+        for head, values in scores.items()
+        for i, score in enumerate(values)
+        if i != int(values.argmax())
+    ]
+    rank = [(head, i) for _, head, i in sorted(channels, reverse=True)]
+
+    def shape(count: int) -> Shape:
+        kept = {head: [int(scores[head].argmax())] for head in groups.sizes}
+        for head, i in rank[:count]:
+            kept[head].append(i)
+        return groups.shape(kept)
+
+    return _checked(groups, budget, shape(_nearest(groups, budget, shape, len(rank))))
+
+
+def _nearest(groups: Groups, budget: Budget, shape: Callable[[int], Shape], last: int) -> int:
+    """The number, up to the last, whose shape costs nearest to the target; they cost ever more."""
+
+    def cost(number: int) -> int:
+        return budget.cost(groups.space, shape(number))
+
+    low, high = 0, last
+    while high - low > 1:
+        middle = (low + high) // 2
+        (low, high) = (middle, high) if cost(middle) <= budget.value else (low, middle)
+    return min((low, high), key=lambda number: abs(cost(number) - budget.value))
+
+
+def _checked(groups: Groups, budget: Budget, shape: Shape) -> Shape:
+    cost = budget.cost(groups.space, shape)
+    if not budget.holds(cost):
+        raise ValueError(
+            f"no such shape has {budget.low:,} to {budget.high:,} {budget.metric}, one has "
+            f"{cost:,}; use a larger tolerance"
+        )
+    return shape
