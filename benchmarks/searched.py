@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
 import transformable as tas
 from transformable.budget import Budget
-from transformable.data import Dataset, from_tensors, load
+from transformable.data import Dataset, load
+from transformable.methods.uniform import uniform_shape
 from transformable.presets import quick, quick_search
 from transformable.searching import search
-from transformable.uniform import uniform
 
 
 def main() -> None:
@@ -79,7 +78,7 @@ def compare(args: argparse.Namespace, dataset: Dataset, budget: float, seed: int
         "budget": budget,
         "seed": seed,
         "searched": once(out / f"{key}-searched.json", lambda: scratch(shape)),
-        "uniform": once(out / f"{key}-uniform.json", lambda: scratch(uniform(space, same))),
+        "uniform": once(out / f"{key}-uniform.json", lambda: scratch(uniform_shape(space, same))),
     }
 
 
@@ -101,14 +100,7 @@ def build(model: str, seed: int) -> torch.nn.Module:
 
 
 def cifar10(folder: str, size: int) -> Dataset:
-    whole = load("cifar10", folder, validation=0)
-    if size == 32:
-        return whole
-    parts = []
-    for split in (whole.train, whole.test):
-        images = F.adaptive_avg_pool2d(split.images.float(), size)  # type: ignore[attr-defined]
-        parts.append((images.round().to(torch.uint8), split.labels))
-    return from_tensors(parts[0], parts[1], validation=0, padding=size // 8, flips=True)
+    return load("cifar10" if size == 32 else f"cifar10:{size}", folder, validation=0)
 
 
 def once(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:

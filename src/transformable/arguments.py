@@ -23,7 +23,7 @@ from .config import (
     one_of,
 )
 
-__all__ = ["Distill", "Job", "Prune", "Search", "Train"]
+__all__ = ["Distill", "Job", "Prune", "Pruning", "Search", "Train"]
 
 Text = Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")]
 File = Annotated[str | None, arg(metavar="FILE", help_behavior_hint="")]
@@ -38,7 +38,7 @@ class Job:
     model: str = "resnet20"
     """Name of a network, or path.py:factory."""
     data: str = "digits"
-    """digits, cifar10, cifar100, folder:PATH or npz:PATH."""
+    """digits, cifar10, cifar100, cifar10:16 (averaged to 16x16), folder:PATH or npz:PATH."""
     data_dir: Folder = None
     """Folder that holds the files of the dataset."""
     download: bool = False
@@ -117,16 +117,9 @@ class Distill(Job, Distilling):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prune(Job):
-    """Make a network smaller: train it, search, derive a shape, train that by distillation.
+class Pruning(Job):
+    """What every command takes that goes from a network to smaller, trained ones."""
 
-    Then both networks are tested and timed, and the small one is exported and explained in a
-    report. The same command on the same run folder goes on where it stopped. Learning rates and the
-    like come from the preset; tas train, tas search and tas distill take them one by one.
-    """
-
-    budget: str = "0.5"
-    """What the network may cost: a fraction of what it costs now (0.5) or a number (20M)."""
     metric: Metric = "macs"
     """What is counted: macs or params."""
     tolerance: float = 0.05
@@ -134,13 +127,11 @@ class Prune(Job):
     teacher: Text = None
     """The unpruned network, trained: a run folder, or a weights file of --model (default: it is
     trained here)."""
-    transfer: Literal["preset", "none", "init", "kd", "init+kd"] = "preset"
-    """What the small network takes over: none, channels (init), answers (kd), both (init+kd), or
-    what the preset says, like the numbers below if they are not given."""
     kd: Kd = "soft"
     """Distillation: soft, or the paper's equation."""
     teacher_epochs: Count = None
-    """Epochs of training the unpruned network."""
+    """Epochs of training the unpruned network; this and the next three are the preset's if not
+    given."""
     search_epochs: Count = None
     """Epochs of the search."""
     epochs: Count = None
@@ -165,7 +156,6 @@ class Prune(Job):
         one_of(self, "metric", get_args(Metric))
         one_of(self, "residual", ("pad", "project", "tied"))
         one_of(self, "search", ("both", "width", "depth"))
-        one_of(self, "transfer", ("preset", *get_args(Transfer)))
         one_of(self, "kd", get_args(Kd))
         at_least(self, "divisor", 1)
         at_least(self, "depth_step", 1)
@@ -176,6 +166,26 @@ class Prune(Job):
             raise ValueError(f"tolerance must be above 0 and below 1, not {self.tolerance}")
         if not 0 <= self.validation < 1:
             raise ValueError(f"validation must be at least 0 and below 1, not {self.validation}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prune(Pruning):
+    """Make a network smaller: train it, search, derive a shape, train that by distillation.
+
+    Then both networks are tested and timed, and the small one is exported and explained in a
+    report. The same command on the same run folder goes on where it stopped. Learning rates and the
+    like come from the preset; tas train, tas search and tas distill take them one by one.
+    """
+
+    budget: str = "0.5"
+    """What the network may cost: a fraction of what it costs now (0.5) or a number (20M)."""
+    transfer: Literal["preset", "none", "init", "kd", "init+kd"] = "preset"
+    """What the small network takes over: none, channels (init), answers (kd), both (init+kd), or
+    what the preset says."""
+
+    def __post_init__(self) -> None:
+        Pruning.__post_init__(self)
+        one_of(self, "transfer", ("preset", *get_args(Transfer)))
 
 
 @dataclass(frozen=True, kw_only=True)

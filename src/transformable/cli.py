@@ -54,6 +54,16 @@ COMMANDS = {
         config="transformable.arguments:Distill",
         function="transformable.commands.distill:distill",
     ),
+    "compare": Command(
+        summary="which method is best for a network and a budget, all on equal terms",
+        config="transformable.grid:Compare",
+        function="transformable.commands.compare:compare",
+    ),
+    "sweep": Command(
+        summary="accuracy against cost: one method, or more, over several budgets",
+        config="transformable.grid:Sweep",
+        function="transformable.commands.sweep:sweep",
+    ),
     "evaluate": Command(
         summary="accuracy of a trained network on the test set",
         config="transformable.queries:Evaluate",

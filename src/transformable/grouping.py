@@ -1,6 +1,6 @@
 """Which channels belong together: layers that are added to each other lose the same ones."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 import torch
@@ -61,14 +61,26 @@ class Groups:
             table.append(row)
         return table
 
-    def sum(self, values: Iterator[tuple[int, Tensor]]) -> dict[str, Tensor]:
-        """Add up values that stand at the places of a layout, each to the channel that it is of."""
-        sums = {head: torch.zeros(size) for head, size in self.sizes.items()}
+    def mean(self, values: Iterable[tuple[int, Tensor]]) -> dict[str, Tensor]:
+        """Of values that stand at the places of layouts, the mean for each channel (0: no value).
+
+        >>> from transformable import models
+        >>> groups = Groups(Space.trace(models.build("resnet20"), (3, 32, 32)))
+        >>> index = groups.space.layers[0].outputs  # of the stem
+        >>> groups.mean([(index, torch.ones(16)), (index, torch.zeros(16))])["stem.0"][:3]
+        tensor([0.5000, 0.5000, 0.5000])
+        """
+        sums, counts = ({head: [0.0] * size for head, size in self.sizes.items()} for _ in range(2))
         for index, each in values:
             for channel, value in zip(self.channels(index), each.tolist(), strict=True):
                 if channel is not None:
-                    sums[channel[0]][channel[1]] += value
-        return sums
+                    head, i = channel
+                    sums[head][i] += value
+                    counts[head][i] += 1
+        return {
+            head: torch.tensor(sums[head]) / torch.tensor(counts[head]).clamp(min=1)
+            for head in self.sizes
+        }
 
     def makers(self) -> Iterator[tuple[str, Layer]]:
         """The convolutions and linear layers that may change, each with its group."""

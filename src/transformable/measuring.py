@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["Timing", "faster", "machine", "measure", "timed"]
+__all__ = ["Timing", "faster", "latency", "machine", "measure", "timed"]
 
 BATCHES = (1, 64)
 ROUNDS = 31
@@ -67,18 +67,29 @@ def measure(
     """For each engine and batch size the timing of each network; onnxruntime's on the CPU."""
     device = device or torch.device("cpu")
     rows = []
-    # copies, all in one place and one memory format, wherever the networks came from
-    networks = {name: _ready(net, device) for name, net in networks.items()}
     for batch in BATCHES:
-        calls = {
-            name: _torch_call(net, batch, input_shape, device) for name, net in networks.items()
-        }
-        rows.append({"engine": "PyTorch", "batch": batch, **_rows(timed(calls))})
+        times = latency(networks, input_shape, device=device, batch=batch)
+        rows.append({"engine": "PyTorch", "batch": batch, **_rows(times)})
     for batch in BATCHES if onnx else ():
         assert onnx is not None
         calls = {name: _onnx_call(path, batch, input_shape) for name, path in onnx.items()}
         rows.append({"engine": "onnxruntime", "batch": batch, **_rows(timed(calls))})
     return rows
+
+
+def latency(
+    networks: Mapping[str, nn.Module],
+    input_shape: tuple[int, int, int],
+    *,
+    device: torch.device,
+    batch: int = 1,
+) -> dict[str, Timing]:
+    """The timing of each network in PyTorch, for a batch of this size."""
+    # copies, all in one place and one memory format, wherever the networks came from
+    ready = {name: _ready(net, device) for name, net in networks.items()}
+    return timed(
+        {name: _torch_call(net, batch, input_shape, device) for name, net in ready.items()}
+    )
 
 
 def _rows(timings: Mapping[str, Timing]) -> dict[str, Any]:

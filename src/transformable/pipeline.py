@@ -20,7 +20,6 @@ from .card import model_card
 from .config import Distilling, Searching, Training
 from .data import Dataset
 from .deriving import check_possible
-from .evaluation import evaluate
 from .exporting import export, first_images, refusal
 from .factory import check_outputs
 from .measuring import measure
@@ -34,7 +33,8 @@ from .slimming import check_same_network
 from .space import Space
 from .stages import Stages
 from .summary import summarise
-from .training import Trained, check_steps, train
+from .teaching import scores, teach
+from .training import check_steps
 from .transfer import distill, small_network
 from .weights import load_weights
 
@@ -109,32 +109,15 @@ class Pipeline:
             check_steps(split, settings.batch_size, world)
 
     def _teach(self, stages: Stages) -> dict[str, Any]:
-        """Train the unpruned network, or test the one that was given."""
-
-        def work(run: Run | None) -> dict[str, Any]:
-            if self.trained:
-                if run is not None:
-                    run.begin()
-                    run.save_weights(self.model)
-                scores = evaluate(self.model, self.dataset.test, fabric=self.fabric)
-                result: dict[str, Any] = {n: scores[n] for n in ("accuracy", "top5", "n")}
-                result["seconds"] = 0.0
-            else:
-                result = _scores(
-                    train(
-                        self.model, self.dataset, self.training, **self._common(run, "1/3 teacher")
-                    )
-                )
-            if run is not None:
-                run.save_recipe(self.recipe)
-            return result
-
-        config = Train(**self._job(), **vars(self.training))
-        result, folder = stages.once("teacher", config, work)
-        if folder is not None:
-            load_weights(self.model, folder / "model.safetensors")
-        self.model.eval()
-        return result
+        return teach(
+            stages,
+            Train(**self._job(), **vars(self.training)),
+            self.model,
+            self.dataset,
+            trained=self.trained,
+            recipe=self.recipe,
+            **self._common("1/3 teacher"),
+        )
 
     def _search(self, stages: Stages) -> dict[str, Any]:
         def work(run: Run | None) -> dict[str, Any]:
@@ -147,7 +130,8 @@ class Pipeline:
                 self.budget,
                 self.searching,
                 space=self.space,
-                **self._common(run, "2/3 search"),
+                run=run,
+                **self._common("2/3 search"),
             )
             if run is not None:
                 run.save_shape(found.shape)
@@ -176,8 +160,10 @@ class Pipeline:
                 run.begin()
                 run.save_shape(shape)
                 run.save_recipe(self.recipe)
-            common = self._common(run, "3/3 student")
-            return _scores(distill(student, self.dataset, settings, teacher=self.model, **common))
+            common = self._common("3/3 student")
+            return scores(
+                distill(student, self.dataset, settings, teacher=self.model, run=run, **common)
+            )
 
         config = Distill(**self._job(), **vars(settings), residual=self.space.residual)
         result, folder = stages.once("student", config, work)
@@ -226,10 +212,9 @@ class Pipeline:
             write_report(run.folder)
         return summary
 
-    def _common(self, run: Run | None, title: str) -> dict[str, Any]:
+    def _common(self, title: str) -> dict[str, Any]:
         return {
             "seed": self.job.seed,
-            "run": run,
             "fabric": self.fabric,
             "checkpoint_seconds": self.job.checkpoint_seconds,
             "progress": Titled(title, self.progress),
@@ -239,12 +224,6 @@ class Pipeline:
         """What the stages have in common with the job."""
         shared = {field.name: getattr(self.job, field.name) for field in fields(Job)}
         return {**shared, "out": None, "config": None, "json": False}
-
-
-def _scores(trained: Trained) -> dict[str, Any]:
-    seconds = sum(row["seconds"] for row in trained.history)
-    scores = {name: getattr(trained, name) for name in ("accuracy", "top5", "n")}
-    return {**scores, "seconds": seconds}
 
 
 def _onnx_files(networks: dict[str, nn.Module], recipe: Recipe, folder: Path) -> dict[str, Path]:

@@ -60,8 +60,11 @@ class Run:
         self._events: Any = None
 
     @classmethod
-    def open(cls, folder: str | Path, config: Job) -> "Run":
-        """Make the folder, or take up an earlier run of the same config."""
+    def open(cls, folder: str | Path, config: Job, *, wait: bool = False) -> "Run":
+        """Make the folder, or take up an earlier run of the same config.
+
+        If another process has it, that is refused, or waited for.
+        """
         folder = Path(folder)
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +74,7 @@ class Run:
                 f"cannot write to run folder {folder}: {error.strerror}; choose another --out"
             ) from None
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError:
             lock.close()
             raise ValueError(
@@ -98,7 +101,8 @@ class Run:
 
     def begin(self) -> None:
         """From here on the folder belongs to the config."""
-        if not (self.folder / "config.toml").exists():
+        grown = getattr(self._config, "grows", None)
+        if grown or not (self.folder / "config.toml").exists():
             # how a run was called is not what it is
             config = replace(self._config, json=False, config=None)
             self._write("config.toml", write_config(config))
@@ -290,9 +294,10 @@ def default_folder(config: Job, prefix: str = "") -> Path:
 
 def _check_same(folder: Path, old: Job, new: Job) -> None:
     (before, now) = (values(old), values(new))
+    free = FREE | getattr(new, "grows", frozenset())
     for name in {**before, **now}:
         there, here = (config.get(name, "not given") for config in (before, now))
-        if name not in FREE and there != here:
+        if name not in free and there != here:
             raise ValueError(
                 f"run folder {folder} belongs to another config: {name} is {there} there "
                 f"and {here} here; choose another --out"

@@ -17,18 +17,23 @@ class Stages:
     """Does each part once: one that is complete is not done again.
 
     Without a run, as in all processes but the first, nothing is kept; but all processes go the way
-    of the first.
+    of the first. One that another process is doing is refused, or waited for.
     """
 
-    def __init__(self, run: Run | None, fabric: Fabric) -> None:
+    def __init__(self, run: Run | None, fabric: Fabric, *, wait: bool = False) -> None:
         self._run, self._fabric = run, fabric
+        self._wait = wait
 
     def once(
         self, name: str, config: Job, work: Callable[[Run | None], dict[str, Any]]
     ) -> tuple[dict[str, Any], Path | None]:
         """The result of a part and the folder that it is in, if there is one."""
         folder = None if self._run is None else self._run.folder / name
-        opened = contextlib.nullcontext() if folder is None else Run.open(folder, config)
+        opened = (
+            contextlib.nullcontext()
+            if folder is None
+            else Run.open(folder, config, wait=self._wait)
+        )
         with opened as inner:
             result = self._fabric.broadcast(None if inner is None else inner.result())
             if result is None:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from .. import data
-from ..arguments import Distill, Prune, Search, Train
-from ..data import Dataset
+from ..arguments import Distill, Pruning, Search, Train
+from ..data import Dataset, Info
 from ..devices import make_fabric
 from ..factory import network
 from ..interrupt import Interrupted
@@ -25,6 +26,7 @@ from ..weights import load_weights
 
 __all__ = [
     "anywhere",
+    "chosen",
     "first_process",
     "load_trained",
     "numbers",
@@ -41,7 +43,7 @@ def first_process() -> bool:
     return os.environ.get("LOCAL_RANK", "0") == "0"
 
 
-def prepare(args: Train | Search | Distill | Prune) -> tuple[Fabric, Dataset, nn.Module]:
+def prepare(args: Train | Search | Distill | Pruning) -> tuple[Fabric, Dataset, nn.Module]:
     """Where the work is done, what it is done on, and the network with the weights of the seed."""
     fabric = make_fabric(args.device, devices=args.devices, precision=args.precision)
     dataset = data.load(
@@ -56,17 +58,24 @@ def prepare(args: Train | Search | Distill | Prune) -> tuple[Fabric, Dataset, nn
     return fabric, dataset, network(args.model, dataset.info)
 
 
-def space_of(args: Search | Prune, model: nn.Module, dataset: Dataset) -> Space:
+def space_of(args: Search | Pruning, model: nn.Module, info: Info) -> Space:
     """What may change in a network, as the arguments say."""
     return Space.trace(
         model,
-        dataset.info.input_shape,
+        info.input_shape,
         ratios=args.ratios,
         divisor=args.divisor,
         depth_step=args.depth_step,
         residual=args.residual,
         search=args.search,
     )
+
+
+def chosen(presets: dict[Any, Any], args: Pruning, **own: Any) -> Any:
+    """The settings of a stage: the preset's, but for what was given."""
+    shared = {"batch_size": args.batch_size, "validation": args.validation}
+    given = {name: value for name, value in {**shared, **own}.items() if value is not None}
+    return replace(presets[args.preset](args.data), **given)
 
 
 def once(
@@ -116,7 +125,7 @@ def numbers(
     }
 
 
-def recipe_of(args: Train | Distill | Prune, dataset: Dataset) -> Recipe:
+def recipe_of(args: Train | Distill | Pruning, dataset: Dataset) -> Recipe:
     """How the network of a run is built again."""
     return Recipe(
         model=anywhere(args.model),

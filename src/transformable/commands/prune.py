@@ -4,7 +4,6 @@ import shlex
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Group
 from rich.table import Table
@@ -18,7 +17,7 @@ from ..progress import Silent
 from ..report import write_report
 from ..runs import Run, default_folder
 from . import Outcome
-from .job import first_process, load_trained, prepare, recipe_of, space_of, visible
+from .job import chosen, first_process, load_trained, prepare, recipe_of, space_of, visible
 
 __all__ = ["prune"]
 
@@ -50,16 +49,16 @@ def _pipeline(args: Prune, folder: Path) -> Pipeline:
     # once it is in the run folder, it may be gone elsewhere
     if args.teacher is not None and not (folder / "teacher" / "result.json").is_file():
         load_trained(model, args.model, args.teacher)
-    space = space_of(args, model, dataset)
+    space = space_of(args, model, dataset.info)
     return Pipeline(
         model=model,
         dataset=dataset,
         space=space,
         budget=Budget.of(args.budget, space, metric=args.metric, tolerance=args.tolerance),
         trained=args.teacher is not None,
-        training=_chosen(TEACHERS, args, epochs=args.teacher_epochs),
-        searching=_chosen(SEARCHES, args, epochs=args.search_epochs, tolerance=args.tolerance),
-        distilling=_chosen(
+        training=chosen(TEACHERS, args, epochs=args.teacher_epochs),
+        searching=chosen(SEARCHES, args, epochs=args.search_epochs, tolerance=args.tolerance),
+        distilling=chosen(
             TRANSFERS,
             args,
             epochs=args.epochs,
@@ -72,13 +71,6 @@ def _pipeline(args: Prune, folder: Path) -> Pipeline:
         progress=Silent(),
         command=shlex.join(["tas", *sys.argv[1:]]),
     )
-
-
-def _chosen(presets: dict[Any, Any], args: Prune, **own: Any) -> Any:
-    """The settings of a stage: the preset's, but for what was given."""
-    shared = {"batch_size": args.batch_size, "validation": args.validation}
-    given = {name: value for name, value in {**shared, **own}.items() if value is not None}
-    return replace(presets[args.preset](args.data), **given)
 
 
 @dataclass(frozen=True, kw_only=True)

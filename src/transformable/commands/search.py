@@ -36,7 +36,7 @@ __all__ = ["search"]
 def search(args: Search) -> Outcome | None:
     """Search in a run folder; None in all processes but the first."""
     fabric, dataset, model = prepare(args)
-    space = space_of(args, model, dataset)
+    space = space_of(args, model, dataset.info)
     budget = Budget.of(args.budget, space, metric=args.metric, tolerance=args.tolerance)
     if args.weights:
         load_trained(model, args.model, args.weights)

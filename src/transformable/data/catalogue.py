@@ -15,8 +15,8 @@ _KNOWN = ("digits", "cifar10", "cifar100", "folder:PATH", "npz:PATH")
 def info(spec: str, data_dir: str | Path | None = None) -> Info:
     """What a network must know of a dataset, without reading a pixel.
 
-    >>> info("cifar10").input_shape
-    (3, 32, 32)
+    >>> info("cifar10").input_shape, info("cifar10:16").input_shape
+    ((3, 32, 32), (3, 16, 16))
     """
     kind, path = _parse(spec)
     if kind == "digits":
@@ -25,7 +25,7 @@ def info(spec: str, data_dir: str | Path | None = None) -> Info:
         return folder.info(path)
     if kind == "npz":
         return arrays.info(path)
-    return cifar.info(kind)
+    return cifar.info(kind, cifar.size(path))
 
 
 def load(
@@ -40,7 +40,8 @@ def load(
     """A dataset, `validation` of its training part set aside by `seed`.
 
     CIFAR is looked for in `data_dir`, by default $TRANSFORMABLE_DATA or ~/.cache/transformable,
-    and fetched there with `download`. `workers` processes decode the photos of a folder.
+    and fetched there with `download`; a size, as in cifar10:16, is what its images are averaged to.
+    `workers` processes decode the photos of a folder.
 
     >>> digits = load("digits", validation=0.2)
     >>> len(digits.train), len(digits.validation), len(digits.test)
@@ -56,7 +57,12 @@ def load(
     if kind == "npz":
         return arrays.load(path, validation=validation, seed=seed)
     return cifar.load(
-        kind, _directory(data_dir), validation=validation, seed=seed, download=download
+        kind,
+        _directory(data_dir),
+        size=cifar.size(path),
+        validation=validation,
+        seed=seed,
+        download=download,
     )
 
 
@@ -64,8 +70,8 @@ def _parse(spec: str) -> tuple[str, Path]:
     kind, colon, path = spec.partition(":")
     if f"{kind}:PATH" in _KNOWN and path:
         return kind, Path(path).expanduser()
-    if kind in _KNOWN and not colon:
-        return kind, Path()
+    if kind in _KNOWN and (not colon or (kind in cifar.SETS and path)):
+        return kind, Path(path)
     near = difflib.get_close_matches(spec, _KNOWN, n=1, cutoff=0.5)
     guess = f"did you mean {near[0]!r}? " if near else ""
     raise ValueError(f"unknown dataset {spec!r}; {guess}known: {', '.join(_KNOWN)}")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -18,7 +19,8 @@ from transformable.data.tensors import from_tensors
 
 __all__ = ["SETS", "info", "load"]
 
-_PIXELS = 3 * 32 * 32
+SIZE = 32
+_PIXELS = 3 * SIZE * SIZE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,26 +94,57 @@ Arrays = tuple[NDArray[np.uint8], NDArray[Any]]
 """Images (N, 3072) and labels (N,) of one file."""
 
 
-def info(name: str) -> Info:
+def size(path: Path) -> int:
+    """The size of the images, from what stands behind the name: nothing, or a smaller number.
+
+    >>> size(Path()), size(Path("16"))
+    (32, 16)
+    """
+    if path == Path():
+        return SIZE
+    if str(path) not in (sizes := ("4", "8", "16")):
+        raise ValueError(
+            f"the images of CIFAR cannot be averaged to {str(path)!r}; give {', '.join(sizes)}"
+        )
+    return int(str(path))
+
+
+def info(name: str, size: int = SIZE) -> Info:
     classes = SETS[name].classes
-    return Info(name=name, input_shape=(3, 32, 32), num_classes=len(classes), classes=classes)
+    return Info(
+        name=_name(name, size),
+        input_shape=(3, size, size),
+        num_classes=len(classes),
+        classes=classes,
+    )
+
+
+def _name(name: str, size: int) -> str:
+    return name if size == SIZE else f"{name}:{size}"
 
 
 def load(
-    name: str, directory: Path, *, validation: float, seed: int, download: bool = False
+    name: str,
+    directory: Path,
+    *,
+    size: int = SIZE,
+    validation: float,
+    seed: int,
+    download: bool = False,
 ) -> Dataset:
     cifar = SETS[name]
     files = _read(name, cifar, directory, download)
     return from_tensors(
-        _joined([files[file] for file in cifar.train]),
-        _joined([files[cifar.test]]),
+        _joined([files[file] for file in cifar.train], size),
+        _joined([files[cifar.test]], size),
         validation=validation,
         seed=seed,
-        name=name,
+        name=_name(name, size),
         classes=cifar.classes,
-        mean=cifar.mean,
-        std=cifar.std,
-        padding=4,
+        # averaging takes from the spread, so that it is measured then
+        mean=cifar.mean if size == SIZE else None,
+        std=cifar.std if size == SIZE else None,
+        padding=size // 8,
         flips=True,
     )
 
@@ -205,7 +238,10 @@ def _checked(cifar: Cifar, path: Path, labels: NDArray[Any]) -> NDArray[Any]:
     return labels
 
 
-def _joined(files: list[Arrays]) -> tuple[Tensor, Tensor]:
-    images = np.concatenate([images for images, _ in files]).reshape(-1, 3, 32, 32)
+def _joined(files: list[Arrays], size: int) -> tuple[Tensor, Tensor]:
+    pixels = np.concatenate([images for images, _ in files]).reshape(-1, 3, SIZE, SIZE)
     labels = np.concatenate([labels for _, labels in files]).astype(np.int64)
-    return torch.from_numpy(images), torch.from_numpy(labels)
+    images = torch.from_numpy(pixels)
+    if size != SIZE:
+        images = F.adaptive_avg_pool2d(images.float(), size).round().to(torch.uint8)
+    return images, torch.from_numpy(labels)

@@ -2,29 +2,11 @@
 
 from importlib import import_module
 
+from ..grid import METHODS
 from ..nearest import nearest
 from .method import Context, Found, Method
 
 __all__ = ["METHODS", "Context", "Found", "Method", "method"]
-
-METHODS = {
-    "tas": "tas:both",
-    "tas-width": "tas:width",
-    "tas-depth": "tas:depth",
-    "uniform": "uniform:uniform",
-    "random": "random:random",
-    "pfec": "pfec:pfec",
-    "fpgm": "fpgm:fpgm",
-    "taylor": "taylor:taylor",
-    "slimming": "slimming:slimming",
-    "sfp": "sfp:sfp",
-    "cp": "cp:cp",
-    "amc": "amc:amc",
-    "autoslim": "autoslim:autoslim",
-    "lccl": "lccl:lccl",
-}
-"""Where each is, as "module:function"."""
-
 
 def method(name: str) -> Method:
     """The method of this name.

@@ -7,8 +7,9 @@ from torch import Tensor
 from ..budget import Budget
 from ..grouping import Groups
 from ..shape import Shape
+from ..space import Space
 
-__all__ = ["Scores", "by_rank", "by_ratio", "strongest"]
+__all__ = ["Scores", "by_rank", "by_ratio", "same_ratio", "strongest"]
 
 Scores = Mapping[str, Tensor]
 """How important each channel of each group is."""
@@ -38,25 +39,36 @@ def by_ratio(groups: Groups, budget: Budget, scores: Scores) -> Shape:
     ((0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10), 46)
     """
 
+    return same_ratio(
+        groups.space, budget, groups.sizes, lambda widths: strongest(groups, scores, widths)
+    )
+
+
+def same_ratio(
+    space: Space,
+    budget: Budget,
+    sizes: Mapping[str, int],
+    shape_of: Callable[[Mapping[str, int]], Shape],
+    largest: float = 1.0,
+) -> Shape:
+    """The shape of the widths that are one share of the sizes, with which the budget holds."""
+
     def widths(step: int) -> dict[str, int]:
-        return {h: max(1, round(size * step / STEPS)) for h, size in groups.sizes.items()}
+        share = largest * step / STEPS
+        return {name: max(1, round(size * share)) for name, size in sizes.items()}
 
-    def shape(step: int) -> Shape:
-        return strongest(groups, scores, widths(step))
-
-    step = _nearest(groups, budget, shape, STEPS)
-    if budget.holds(budget.cost(groups.space, shape(step))):
-        return shape(step)
-    # all layers step at once where they have one width: let them step one after the other
+    step = _nearest(space, budget, lambda step: shape_of(widths(step)), STEPS)
+    shape = shape_of(widths(step))
+    if budget.holds(budget.cost(space, shape)):
+        return shape
+    # layers of one width step all at once: let them step one after the other
     below, above = (widths(max(1, min(STEPS, step + side))) for side in (-1, 1))
-    rising = sorted(groups.sizes, key=lambda head: above[head] - below[head], reverse=True)
+    order = list(sizes)
 
     def between(count: int) -> Shape:
-        return strongest(
-            groups, scores, {**below, **{head: above[head] for head in rising[:count]}}
-        )
+        return shape_of({**below, **{name: above[name] for name in order[:count]}})
 
-    return _checked(groups, budget, between(_nearest(groups, budget, between, len(rising))))
+    return _checked(space, budget, between(_nearest(space, budget, between, len(order))))
 
 
 def by_rank(groups: Groups, budget: Budget, scores: Scores) -> Shape:
@@ -78,14 +90,14 @@ def by_rank(groups: Groups, budget: Budget, scores: Scores) -> Shape:
             kept[head].append(i)
         return groups.shape(kept)
 
-    return _checked(groups, budget, shape(_nearest(groups, budget, shape, len(rank))))
+    return _checked(groups.space, budget, shape(_nearest(groups.space, budget, shape, len(rank))))
 
 
-def _nearest(groups: Groups, budget: Budget, shape: Callable[[int], Shape], last: int) -> int:
+def _nearest(space: Space, budget: Budget, shape: Callable[[int], Shape], last: int) -> int:
     """The number, up to the last, whose shape costs nearest to the target; they cost ever more."""
 
     def cost(number: int) -> int:
-        return budget.cost(groups.space, shape(number))
+        return budget.cost(space, shape(number))
 
     low, high = 0, last
     while high - low > 1:
@@ -94,8 +106,8 @@ def _nearest(groups: Groups, budget: Budget, shape: Callable[[int], Shape], last
     return min((low, high), key=lambda number: abs(cost(number) - budget.value))
 
 
-def _checked(groups: Groups, budget: Budget, shape: Shape) -> Shape:
-    cost = budget.cost(groups.space, shape)
+def _checked(space: Space, budget: Budget, shape: Shape) -> Shape:
+    cost = budget.cost(space, shape)
     if not budget.holds(cost):
         raise ValueError(
             f"no such shape has {budget.low:,} to {budget.high:,} {budget.metric}, one has "

@@ -9,7 +9,7 @@ from .facts import Rows
 from .markup import element, escape, place
 from .wording import count, percent, significant
 
-__all__ = ["Axis", "Band", "Series", "line_chart", "points_of", "ticks"]
+__all__ = ["Axis", "Band", "Series", "line_chart", "points_of", "tick_words", "ticks"]
 
 WIDTH, HEIGHT = 380, 232
 LEFT, RIGHT, TOP, BOTTOM = 50, 370, 10, 190
@@ -140,7 +140,7 @@ def _band(band: Band, up: Axis) -> str:
 def _axes(across: Axis, up: Axis, unit: Unit) -> str:
     parts = []
     values = ticks(up.low, up.high)
-    for value, words in zip(values, _tick_words(values, unit), strict=True):
+    for value, words in zip(values, tick_words(values, unit), strict=True):
         y = up.at(value)
         parts.append(element("line", {"class": "grid", "x1": LEFT, "x2": RIGHT, "y1": y, "y2": y}))
         spot = {"class": "tick", "x": LEFT - 7, "y": y + 4, "text-anchor": "end"}
@@ -158,9 +158,9 @@ def _axes(across: Axis, up: Axis, unit: Unit) -> str:
     return "".join(parts)
 
 
-def _tick_words(values: Sequence[float], unit: Unit) -> list[str]:
+def tick_words(values: Sequence[float], unit: Unit) -> list[str]:
     """
-    >>> _tick_words([4.5e6, 5e6], "count"), _tick_words([0.9, 1.0], "percent")
+    >>> tick_words([4.5e6, 5e6], "count"), tick_words([0.9, 1.0], "percent")
     (['4.5M', '5.0M'], ['90%', '100%'])
     """
     if not values:

@@ -1,13 +1,27 @@
-"""HTML and SVG as text, with everything that comes from outside escaped."""
+"""HTML, SVG and Markdown as text, with everything that comes from outside escaped."""
 
 import html
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["element", "embedded", "escape", "join", "place", "table"]
+__all__ = [
+    "cells",
+    "code",
+    "document",
+    "element",
+    "embedded",
+    "escape",
+    "join",
+    "pairs",
+    "place",
+    "plain",
+    "table",
+]
 
 VOID = {"circle", "line", "meta", "path", "polyline", "rect"}
+SIGNS = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"}
 
 
 def escape(text: object) -> str:
@@ -72,3 +86,62 @@ def table(label: str, head: Sequence[str], rows: Sequence[str]) -> str:
             element("tbody", {}, "\n", *(row + "\n" for row in rows)),
         ),
     )
+
+
+def cells(*content: str, kind: str | None = None) -> str:
+    """A row of a table; the content is markup already."""
+    row = "".join(element("td", {}, cell) for cell in content)
+    return element("tr", {"class": kind} if kind else {}, row)
+
+
+def pairs(values: Mapping[str, Any]) -> str:
+    """A list of names and their values."""
+    rows = (
+        element("div", {}, element("dt", {}, escape(name)), element("dd", {}, _value(value)))
+        for name, value in values.items()
+    )
+    return element("dl", {}, "\n", *(row + "\n" for row in rows))
+
+
+def _value(value: Any) -> str:
+    return escape(value if isinstance(value, str) else json.dumps(value, default=str))
+
+
+def document(title: str, style: str, body: str) -> str:
+    """A whole page, which needs nothing but itself."""
+    head = join(
+        [
+            element("meta", {"charset": "utf-8"}),
+            element("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}),
+            element("title", {}, escape(title)),
+            element("style", {}, style),
+        ]
+    )
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body>\n{body}\n</body>\n'
+        "</html>\n"
+    )
+
+
+def plain(text: str) -> str:
+    """Text in which nothing is taken for Markdown or HTML.
+
+    >>> plain("<b>&a|b")
+    '&lt;b&gt;&amp;a&#124;b'
+    """
+    text = re.sub(r"\s+", " ", text)
+    for sign in "&<>|*`[]":
+        text = text.replace(sign, SIGNS.get(sign, f"\\{sign}"))
+    return text
+
+
+def code(text: str) -> str:
+    """Text as it is, for Markdown, in a fence longer than any in it.
+
+    >>> code("tas prune"), code("a`b")
+    ('`tas prune`', '`` a`b ``')
+    """
+    text = re.sub(r"\s+", " ", text)
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence, space = "`" * (longest + 1), " " if longest else ""
+    return f"{fence}{space}{text}{space}{fence}"

@@ -1,13 +1,9 @@
 """The page, from top to bottom; it needs nothing but itself."""
 
-import json
-from collections.abc import Mapping
-from typing import Any
-
 from .drawing import network, skyline
 from .facts import Facts, Layer, Span
 from .history import search, training
-from .markup import element, escape, join, table
+from .markup import cells, document, element, escape, join, pairs, table
 from .script import SCRIPT
 from .style import STYLE
 from .wording import (
@@ -52,18 +48,7 @@ def page(facts: Facts) -> str:
     # without distributions there is nothing for the script to draw
     script = element("script", {}, SCRIPT) if facts.choices else ""
     body = join([_header(facts), element("main", {}, "\n", join(sections)), script])
-    head = join(
-        [
-            element("meta", {"charset": "utf-8"}),
-            element("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}),
-            element("title", {}, escape(title)),
-            element("style", {}, STYLE),
-        ]
-    )
-    return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body>\n{body}\n</body>\n'
-        "</html>\n"
-    )
+    return document(title, STYLE, body)
 
 
 def _header(facts: Facts) -> str:
@@ -150,7 +135,7 @@ def _network(facts: Facts) -> str:
 
 def _speed(facts: Facts) -> str:
     rows = [
-        _cells(
+        cells(
             escape(row.engine),
             f"{row.batch:,}",
             _span(row.before),
@@ -171,14 +156,9 @@ def _span(span: Span) -> str:
     return f"{significant(span.median_ms)} " + element("span", {"class": "spread"}, f"({spread})")
 
 
-def _cells(*cells: str, kind: str | None = None) -> str:
-    row = "".join(element("td", {}, cell) for cell in cells)
-    return element("tr", {"class": kind} if kind else {}, row)
-
-
 def _layers(facts: Facts) -> str:
     before, after = facts.before, facts.after
-    whole = _cells(
+    whole = cells(
         "whole network",
         *("", "", ""),
         *(f"{before.macs:,}", f"{after.macs:,}", change(before.macs, after.macs)),
@@ -194,7 +174,7 @@ def _layer(layer: Layer) -> str:
     kernel = "×".join(map(str, layer.kernel or ())) if "conv" in layer.kind else ""
     size = "×".join(map(str, layer.size or ()))
     name = element("code", {}, escape(layer.name))
-    return _cells(
+    return cells(
         f"<s>{name}</s>" if layer.dropped else name,
         f"{layer.full or 'new'} → " + ("dropped" if layer.dropped else f"<b>{layer.kept}</b>"),
         escape(f"{layer.kind} {kernel}".strip()),
@@ -224,22 +204,10 @@ def _setup(facts: Facts) -> str:
         [
             element("pre", {}, element("code", {}, escape(facts.command))) if facts.command else "",
             element("h3", {}, "Run"),
-            _pairs(run),
+            pairs(run),
             element("h3", {}, "Environment"),
-            _pairs(facts.environment),
+            pairs(facts.environment),
             element("h3", {}, "Config") if facts.config else "",
-            _pairs(facts.config) if facts.config else "",
+            pairs(facts.config) if facts.config else "",
         ]
     )
-
-
-def _pairs(values: Mapping[str, Any]) -> str:
-    rows = (
-        element("div", {}, element("dt", {}, escape(name)), element("dd", {}, _value(value)))
-        for name, value in values.items()
-    )
-    return element("dl", {}, "\n", *(row + "\n" for row in rows))
-
-
-def _value(value: Any) -> str:
-    return escape(value if isinstance(value, str) else json.dumps(value, default=str))

@@ -1,8 +1,7 @@
 """The report in a few lines of Markdown, for a terminal or a pull request."""
 
-import re
-
 from .facts import Facts, Layer
+from .markup import code, plain
 from .wording import blocks, budget, change, file_size, milliseconds, percent, points
 
 __all__ = ["summary"]
@@ -29,7 +28,7 @@ def summary(facts: Facts) -> str:
         ),
     )
     lines = [
-        f"# {_plain(facts.model)} on {_plain(facts.data)}, pruned",
+        f"# {plain(facts.model)} on {plain(facts.data)}, pruned",
         "",
         "| | before | after | change |",
         "|---|---:|---:|---:|",
@@ -39,7 +38,7 @@ def summary(facts: Facts) -> str:
         "",
         budget(facts),
         "",
-        _plain(facts.faster),
+        plain(facts.faster),
         "",
         *_stages(facts),
     ]
@@ -64,13 +63,13 @@ def _stages(facts: Facts) -> list[str]:
         found = blocks(layers)
         kept = sum(any(not layer.dropped for layer in block) for block in found.values())
         words = f"{kept} of {len(found)} blocks"
-        lines.append(f"- {_code(stage)}: {words}" + (f", widths {widths}" if widths else ""))
+        lines.append(f"- {code(stage)}: {words}" + (f", widths {widths}" if widths else ""))
     return lines
 
 
 def _made(facts: Facts) -> str:
     """The command; there is none where Python was called."""
-    return f"Made by {_code(facts.command)}." if facts.command else "Made from Python."
+    return f"Made by {code(facts.command)}." if facts.command else "Made from Python."
 
 
 def _width(layer: Layer) -> str:
@@ -79,30 +78,3 @@ def _width(layer: Layer) -> str:
 
 def _all(widths: str) -> str:
     return f"- widths {widths}"
-
-
-def _plain(text: str) -> str:
-    """Text in which nothing is taken for Markdown or HTML.
-
-    >>> _plain("<b>&a|b")
-    '&lt;b&gt;&amp;a&#124;b'
-    """
-    text = re.sub(r"\s+", " ", text)
-    for sign in "&<>|*`[]":
-        text = text.replace(sign, SIGNS.get(sign, f"\\{sign}"))
-    return text
-
-
-SIGNS = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"}
-
-
-def _code(text: str) -> str:
-    """Text as it is, in a fence longer than any in it.
-
-    >>> _code("tas prune"), _code("a`b")
-    ('`tas prune`', '`` a`b ``')
-    """
-    text = re.sub(r"\s+", " ", text)
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    fence, space = "`" * (longest + 1), " " if longest else ""
-    return f"{fence}{space}{text}{space}{fence}"

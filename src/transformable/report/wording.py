@@ -6,6 +6,7 @@ from .facts import Facts, Layer
 
 __all__ = [
     "METRICS",
+    "NOTHING",
     "blocks",
     "budget",
     "change",

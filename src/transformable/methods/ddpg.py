@@ -1,0 +1,118 @@
+"""Continuous Control with Deep Reinforcement Learning (DDPG). Lillicrap et al. ICLR 2016.
+
+With what AMC changes in it: an action is one number from 0 to 1, exploration draws it from a
+truncated normal distribution around the actor's, every step of an episode has the reward of its
+end, a moving average of the rewards is taken off, and nothing is discounted.
+"""
+
+import copy
+from collections import deque
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+__all__ = ["Agent"]
+
+HIDDEN = 300
+MEMORY = 2000
+BATCH = 64
+ACTOR_RATE, CRITIC_RATE = 1e-3, 1e-3
+FOLLOW = 0.01
+"""How fast the targets follow, at each update."""
+AVERAGE = 0.05
+"""How fast the mean reward follows."""
+
+
+class Agent:
+    """An actor that says what to do in a state, and a critic that says what comes of it.
+
+    >>> agent = Agent(features=2, seed=0)
+    >>> states = [torch.zeros(2), torch.ones(2)]
+    >>> agent.remember(states, [0.1, 0.9], reward=1.0)
+    >>> agent.learn(updates=3)
+    >>> 0 <= agent.act(states[0], noise=0.5) <= 1
+    True
+    """
+
+    def __init__(self, features: int, seed: int) -> None:
+        self.generator = torch.Generator().manual_seed(seed)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.actor = nn.Sequential(_perceptron(features), nn.Sigmoid())
+            self.critic = _perceptron(features + 1)
+        self.targets = copy.deepcopy((self.actor, self.critic))
+        self.optimizers = (
+            torch.optim.Adam(self.actor.parameters(), lr=ACTOR_RATE),
+            torch.optim.Adam(self.critic.parameters(), lr=CRITIC_RATE),
+        )
+        # state, action, reward, next state, and 1 if there is one
+        self.memory: deque[tuple[Tensor, Tensor, Tensor, Tensor, Tensor]] = deque(maxlen=MEMORY)
+        self.baseline: float | None = None
+
+    def guess(self) -> float:
+        """Any action, for as long as nothing is known."""
+        return float(torch.rand((), generator=self.generator))
+
+    def act(self, state: Tensor, noise: float) -> float:
+        """The actor's action, or one near it: normal with this deviation, inside 0 to 1."""
+        with torch.no_grad():
+            mean = self.actor(state).double().squeeze()
+        if noise == 0:
+            return float(mean)
+        low, high = (torch.special.ndtr((end - mean) / noise) for end in (0, 1))
+        part = low + (high - low) * self.guess()
+        return float((mean + noise * torch.special.ndtri(part)).clamp(0, 1))
+
+    def remember(self, states: Sequence[Tensor], actions: Sequence[float], reward: float) -> None:
+        """An episode."""
+        for i, (state, action) in enumerate(zip(states, actions, strict=True)):
+            more = i + 1 < len(states)
+            following = states[i + 1] if more else torch.zeros_like(state)
+            numbers = (torch.tensor([float(n)]) for n in (action, reward, more))
+            action_, reward_, more_ = numbers
+            self.memory.append((state, action_, reward_, following, more_))
+
+    def learn(self, updates: int) -> None:
+        """From batches of what is remembered."""
+        for _ in range(updates):
+            chosen = torch.randint(len(self.memory), (BATCH,), generator=self.generator)
+            batch = [self.memory[i] for i in chosen.tolist()]
+            state, action, reward, following, more = map(torch.stack, zip(*batch, strict=True))
+            self._update(state, action, reward - self._mean(reward), following, more)
+
+    def _mean(self, reward: Tensor) -> float:
+        now = float(reward.mean())
+        old = now if self.baseline is None else self.baseline
+        self.baseline = old + AVERAGE * (now - old)
+        return self.baseline
+
+    def _update(
+        self, state: Tensor, action: Tensor, reward: Tensor, following: Tensor, more: Tensor
+    ) -> None:
+        actor, critic = self.targets
+        with torch.no_grad():
+            later = critic(torch.cat([following, actor(following)], 1))
+            value = reward + more * later
+        of_actor, of_critic = self.optimizers
+        of_critic.zero_grad()
+        F.mse_loss(self.critic(torch.cat([state, action], 1)), value).backward()  # type: ignore[no-untyped-call]
+        of_critic.step()
+        of_actor.zero_grad()
+        (-self.critic(torch.cat([state, self.actor(state)], 1)).mean()).backward()
+        of_actor.step()
+        with torch.no_grad():
+            for target, network in zip(self.targets, (self.actor, self.critic), strict=True):
+                for slow, fast in zip(target.parameters(), network.parameters(), strict=True):
+                    slow.lerp_(fast, FOLLOW)
+
+
+def _perceptron(features: int) -> nn.Sequential:
+    last = nn.Linear(HIDDEN, 1)
+    # so that at first every action is 0.5, and every value 0
+    nn.init.uniform_(last.weight, -3e-3, 3e-3)
+    nn.init.zeros_(last.bias)
+    return nn.Sequential(
+        nn.Linear(features, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN), nn.ReLU(), last
+    )

@@ -1,0 +1,108 @@
+"""Which channels a layer needs most, and weights that make up for those that it loses."""
+
+import warnings
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+__all__ = ["lasso_problem", "least_squares", "ranking", "windows"]
+
+
+def ranking(gram: Tensor, correlation: Tensor, count: int) -> list[int]:
+    """All channels, those first that the LASSO keeps when it keeps so many.
+
+    That is at the smallest lambda that leaves no more than ``count`` coefficients; if it leaves
+    fewer, the largest ones at the end of the path come next.
+
+    >>> ranking(torch.eye(3), torch.tensor([1.0, 3.0, 2.0]), 2)
+    [1, 2, 0]
+    """
+    try:
+        from sklearn.linear_model import lars_path_gram
+    except ImportError:
+        raise ValueError(
+            "this method needs scikit-learn; install it by pip install 'transformable[methods]'"
+        ) from None
+    # channels that are equal, or always 0, have no solution of their own
+    little = 1e-9 * max(float(gram.diagonal().mean()), 1e-30)
+    held = gram.double() + little * torch.eye(len(gram)).double()
+    with warnings.catch_warnings():
+        # that the path ends where nothing is left to explain
+        warnings.simplefilter("ignore")
+        _, _, path = lars_path_gram(
+            correlation.double().numpy(),
+            held.numpy(),
+            n_samples=1,
+            max_iter=10 * len(gram),
+            method="lasso",
+        )
+    sizes = np.abs(path)
+    point = np.flatnonzero((sizes > 0).sum(0) <= count)[-1]
+    return sorted(range(len(gram)), key=lambda i: (-sizes[i, point], -sizes[i, -1], i))
+
+
+def lasso_problem(
+    X: Tensor, Y: Tensor, W: Tensor, channel: Tensor, count: int
+) -> tuple[Tensor, Tensor]:
+    """Gram matrix of what each channel adds to X W, and its correlations with Y.
+
+    A column of X, and a row of W, is of the channel that stands in ``channel``, or of none of this
+    group (-1): what that adds stays. What a channel adds is never written out, being as large as Y.
+    """
+    own = channel >= 0
+    Y = Y - X[:, ~own] @ W[~own]
+    X, W, channel = X[:, own], W[own], channel[own]
+    gram, correlation = X.new_zeros(count, count), X.new_zeros(count)
+    correlation.index_add_(0, channel, ((X.T @ Y) * W).sum(1))
+    for part in torch.split(torch.arange(len(W)), 512):
+        both = (X[:, part].T @ X) * (W[part] @ W.T)
+        sums = X.new_zeros(len(part), count).index_add_(1, channel, both)
+        gram.index_add_(0, channel[part], sums)
+    return gram, correlation
+
+
+def least_squares(X: Tensor, Y: Tensor, W: Tensor, ridge: float) -> Tensor:
+    """The weights with which X makes Y best, not far from W.
+
+    ``ridge`` says how near, relative to the mean square of a column of X.
+    """
+    missing = Y - X @ W
+    weight = (ridge * X.square().sum() / len(W)).clamp(min=1e-30)
+    # of the two ways to write the solution, the one with the smaller system
+    wide = len(X) < len(W)
+    gram = X @ X.T if wide else X.T @ X
+    gram.diagonal().add_(weight)
+    right = missing if wide else X.T @ missing
+    change: Tensor = torch.linalg.solve(gram, right)
+    return W + (X.T @ change if wide else change)
+
+
+def windows(module: nn.Module, x: Tensor, places: Tensor, width: int) -> Tensor:
+    """What a layer multiplies with its weights, a row for each place (N, P) in its output.
+
+    >>> conv = nn.Conv2d(2, 3, 3, padding=1, bias=False)
+    >>> x = torch.rand(1, 2, 4, 4)
+    >>> row = windows(conv, x, torch.tensor([[5]]), 4)
+    >>> torch.allclose(row @ conv.weight.flatten(1).T, conv(x)[:, :, 1, 1], atol=1e-6)
+    True
+    """
+    if not isinstance(module, nn.Conv2d):
+        return x
+    mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
+    x = F.pad(x, module._reversed_padding_repeated_twice, mode)
+    image = torch.arange(len(x), device=x.device)[:, None, None, None]
+    down, right = (
+        corner[..., None] * stride + step * torch.arange(size, device=x.device)
+        for corner, stride, step, size in zip(
+            (places // width, places % width),
+            module.stride,
+            module.dilation,
+            module.kernel_size,
+            strict=True,
+        )
+    )
+    # images, places, kernel, kernel, channels
+    found = x[image, :, down[..., None], right[..., None, :]]
+    return found.permute(0, 1, 4, 2, 3).flatten(2).flatten(0, 1)

@@ -1,0 +1,53 @@
+"""Soft Filter Pruning for Accelerating Deep Convolutional Neural Networks.
+He, Kang, Dong, Fu, Yang. IJCAI 2018.
+
+After each epoch of training the filters with the smallest L2 norms are set to zero, and may grow
+again in the next one; after the last epoch they go. As in the paper every layer loses the same
+share, which is solved for the budget. Layers that are added to each other lose the same channels,
+where the paper leaves what ends a block unpruned.
+"""
+
+import copy
+
+import torch
+from torch import nn
+
+from ..budget import Budget
+from ..grouping import Groups
+from ..shape import Shape
+from ..slimming import slim
+from ..space import Space
+from .criteria import filters, importances, mean_over
+from .method import Context, Found
+from .picking import Scores, by_ratio
+
+__all__ = ["l2", "sfp", "zero"]
+
+
+def sfp(model: nn.Module, space: Space, budget: Budget, context: Context) -> Found:
+    """Train with soft pruning, then prune."""
+    importances()
+    groups = Groups(space)
+    net = copy.deepcopy(model)
+
+    def soften(net: nn.Module) -> None:
+        zero(net, groups, by_ratio(groups, budget, l2(net, groups)))
+
+    context.train(net, each_epoch=soften)
+    shape = by_ratio(groups, budget, l2(net, groups))
+    return Found(shape=shape, model=slim(net, space, shape), cost=budget.cost(space, shape))
+
+
+def l2(model: nn.Module, groups: Groups) -> Scores:
+    """The squared L2 norm of each filter."""
+    criterion = importances().MagnitudeImportance(p=2, normalizer=None)
+    return mean_over(filters(model, groups), groups, criterion)
+
+
+@torch.no_grad()
+def zero(model: nn.Module, groups: Groups, shape: Shape) -> None:
+    """Set the filters to zero that a shape does not keep."""
+    for head, layer in groups.makers():
+        lost = sorted(set(range(groups.sizes[head])) - set(shape.channels[head]))
+        for parameter in model.get_submodule(layer.name).parameters(recurse=False):
+            parameter[lost] = 0

@@ -1,0 +1,84 @@
+"""Network Pruning via Transformable Architecture Search. Dong, Yang. NeurIPS 2019.
+
+What this package is about: the widths of all layers and the depths of all stages are learned by
+gradient descent. The search starts from the trained network, where the paper's starts from
+scratch, and the budget is held by deriving the most probable shape inside its band.
+"""
+
+from dataclasses import replace
+
+from torch import nn
+
+from ..budget import Budget
+from ..deriving import check_possible
+from ..searching import search
+from ..space import Space
+from ..transfer import small_network
+from .method import Context, Found
+from .picking import same_ratio
+
+__all__ = ["both", "depth", "width"]
+
+
+def both(model: nn.Module, space: Space, budget: Budget, context: Context) -> Found:
+    """Search widths and depths."""
+    found = search(
+        model,
+        context.dataset,
+        budget,
+        context.searching,
+        space=space,
+        seed=context.seed,
+        run=context.run,
+        fabric=context.fabric,
+        checkpoint_seconds=context.checkpoint_seconds,
+        progress=context.progress,
+    )
+    small = small_network(model, space, found.shape, transfer="init", sort=True, seed=context.seed)
+    return Found(
+        shape=found.shape,
+        model=small,
+        cost=found.derived.cost,
+        notes={"derived_by": found.derived.how, "given_up": found.derived.given_up},
+    )
+
+
+def width(model: nn.Module, space: Space, budget: Budget, context: Context) -> Found:
+    """Search widths, at full depth."""
+    full = {name: (depth,) for name, depth in space.full.depths.items()}
+    return both(model, replace(space, depths=full), budget, context)
+
+
+def depth(model: nn.Module, space: Space, budget: Budget, context: Context) -> Found:
+    """Search depths, at full width.
+
+    Depth moves in steps of a block, which can be longer than the band: what is still too much then
+    is taken from the widths of all layers alike.
+    """
+    if not space.depths:
+        raise ValueError("this network has no stages whose depth may change; try tas-width")
+    full = {name: (size,) for name, size in space.full.widths.items()}
+    deep = replace(space, widths=full)
+    found = both(model, deep, _reachable(deep, budget), context)
+    if budget.holds(found.cost):
+        return found
+    shape = same_ratio(
+        space, budget, space.full.widths, lambda widths: found.shape.replace(widths=widths)
+    )
+    small = small_network(model, space, shape, transfer="init", sort=True, seed=context.seed)
+    notes = {**found.notes, "before_widths": found.cost}
+    return Found(shape=shape, model=small, cost=budget.cost(space, shape), notes=notes)
+
+
+def _reachable(space: Space, budget: Budget) -> Budget:
+    """The same budget, its upper end raised until there is a shape below it."""
+    largest = budget.cost(space, space.full)
+    while True:
+        try:
+            check_possible(space, budget)
+        except ValueError:
+            if budget.high >= largest:
+                raise
+            budget = replace(budget, high=min(largest, round(1.05 * budget.high)))
+        else:
+            return budget

@@ -1,0 +1,40 @@
+"""The same ratio in every layer, all blocks kept: what a person would do without a method.
+
+The paper calls it pre-defined. The ratio is solved for the budget, widths are rounded to whole
+channels, not to the candidates of the space, and the channels that stay are the most important
+ones in the sense of ``sort_channels``.
+"""
+
+from torch import nn
+
+from ..budget import Budget
+from ..shape import Shape
+from ..space import Space
+from ..transfer import small_network
+from .method import Context, Found
+from .picking import same_ratio
+
+__all__ = ["uniform", "uniform_shape"]
+
+
+def uniform(model: nn.Module, space: Space, budget: Budget, context: Context) -> Found:
+    """Solve for the ratio."""
+    shape = uniform_shape(space, budget)
+    small = small_network(model, space, shape, transfer="init", sort=True, seed=context.seed)
+    return Found(shape=shape, model=small, cost=budget.cost(space, shape))
+
+
+def uniform_shape(space: Space, budget: Budget) -> Shape:
+    """Of all ratios the one whose cost is nearest to the target.
+
+    >>> from transformable import models
+    >>> space = Space.trace(models.build("resnet20"), (3, 32, 32))
+    >>> half = uniform_shape(space, Budget.of(0.5, space))
+    >>> half.widths["stem.0"], half.widths["stages.2.0.conv1"]
+    (11, 46)
+    """
+    full = space.full
+    largest = max(sizes[-1] / full.widths[name] for name, sizes in space.widths.items())
+    return same_ratio(
+        space, budget, full.widths, lambda widths: full.replace(widths=widths), max(1.0, largest)
+    )

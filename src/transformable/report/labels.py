@@ -1,0 +1,89 @@
+"""Places for names next to points, so that no name covers another name or a point."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["Box", "Label", "bar", "box", "labels"]
+
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom."""
+
+# of a letter of 12 px; the width is that of a wide one, since the font is the reader's
+LETTER, HEIGHT = 6.8, 13
+RADIUS = 6
+NEAR, FAR = 9, (22, 36, 52)
+DIRECTIONS = (
+    (1.0, 0.0),
+    (-1.0, 0.0),
+    (0.0, -1.0),
+    (0.0, 1.0),
+    (0.7, -0.7),
+    (0.7, 0.7),
+    (-0.7, -0.7),
+    (-0.7, 0.7),
+)
+
+
+@dataclass(frozen=True)
+class Label:
+    """Where a name starts, and the line that leads to it where it stands away from its point."""
+
+    x: float
+    y: float
+    leader: Box | None
+
+
+def box(x: float, y: float) -> Box:
+    """What a marker covers."""
+    return x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS
+
+
+def bar(x: float, bottom: float, top: float) -> Box:
+    """What an error bar covers."""
+    return x - 1, top, x + 1, bottom
+
+
+def labels(
+    names: Sequence[tuple[str, float, float]], taken: Sequence[Box], frame: Box
+) -> list[Label | None]:
+    """A place for each name at its point; None where there is no room for it.
+
+    The first names have the first choice.
+
+    >>> labels([("a", 50, 50), ("b", 50, 50)], [box(50, 50)], (0, 0, 100, 100))
+    [Label(x=59.0, y=54.0, leader=None), Label(x=34.2, y=54.0, leader=None)]
+    """
+    full = list(taken)
+    found = []
+    for name, x, y in names:
+        label, covered = _free(len(name) * LETTER, x, y, full, frame)
+        found.append(label)
+        full += [covered] if label else []
+    return found
+
+
+def _free(
+    width: float, x: float, y: float, taken: Sequence[Box], frame: Box
+) -> tuple[Label | None, Box]:
+    for reach in (NEAR, *FAR):
+        for right, down in DIRECTIONS:
+            left = x + right * reach - width * (0 if right > 0 else 1 if right < 0 else 0.5)
+            middle = y + down * (reach + 3)
+            spot = (left, middle - HEIGHT / 2, left + width, middle + HEIGHT / 2)
+            if _inside(spot, frame) and not any(_cover(spot, other) for other in taken):
+                leader = None if reach == NEAR else (x, y, *_nearest(spot, x, y))
+                return Label(left, middle + 4, leader), spot
+    return None, (x, y, x, y)
+
+
+def _inside(spot: Box, frame: Box) -> bool:
+    corners = spot[0] >= frame[0] and spot[1] >= frame[1]
+    return corners and spot[2] <= frame[2] and spot[3] <= frame[3]
+
+
+def _cover(a: Box, b: Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+def _nearest(spot: Box, x: float, y: float) -> tuple[float, float]:
+    return min(max(x, spot[0]), spot[2]), min(max(y, spot[1]), spot[3])

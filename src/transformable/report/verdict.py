@@ -1,0 +1,113 @@
+"""What came out of a comparison, in a few sentences."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .findings import (
+    Entry,
+    accuracy,
+    by_budget,
+    label,
+    outside,
+    overlapping,
+    runs_of,
+    teacher_of,
+    winner,
+)
+from .wording import METRICS, count, milliseconds, percent
+
+__all__ = ["budget_words", "verdict"]
+
+MOST_NAMES = 3
+
+
+def verdict(entries: Sequence[Entry], facts: Mapping[str, Any]) -> list[str]:
+    """How far it is, and for each budget who is best, by how much, and how sure that is."""
+    told = [" ".join(_at(budget, done, facts)) for budget, done in by_budget(entries).items()]
+    return [_progress(entries), *told]
+
+
+def _progress(entries: Sequence[Entry]) -> str:
+    total = sum(map(runs_of, entries))
+    states = {key: sum(e[key] for e in entries) for key in ("n", "failed", "running", "waiting")}
+    if total and states["n"] == total:
+        return "The only run is done." if total == 1 else f"All {total} runs are done."
+    rest = [f"{states[key]} {key}" for key in ("failed", "running", "waiting") if states[key]]
+    return ", ".join([f"{states['n']} of {total} runs are done", *rest]) + "."
+
+
+def _at(budget: str, done: Sequence[Entry], facts: Mapping[str, Any]) -> list[str]:
+    best, others = done[0], done[1:]
+    name = label(best, done)
+    mean = "accuracy" if best["accuracy_std"] is None else "mean accuracy"
+    what = f"{name} has the highest {mean}:" if others else f"{name} reaches"
+    gap = _gap(best["accuracy"], teacher_of(facts["teacher"])["accuracy"])
+    start = f"At a budget of {budget_words(budget, facts)}, {what} {accuracy(best)}{gap}."
+    if outside(best, facts):
+        start += " Not all of its runs are inside the band of the budget."
+    if not others:
+        return [start]
+    return [start, _lead(done) + _certain(done), *_by_transfer(done)]
+
+
+def budget_words(budget: str, facts: Mapping[str, Any]) -> str:
+    """A budget as it was given, and what that is for this network."""
+    target = facts["targets"].get(budget)
+    if not target:
+        return budget
+    metric, value = target["metric"], target["value"]
+    if metric == "latency":
+        return f"{budget} ({milliseconds(value)})"
+    return f"{budget} ({count(value)} {METRICS.get(metric, metric)})"
+
+
+def _gap(reached: float, before: float | None) -> str:
+    if before is None:
+        return ""
+    size = f"{100 * abs(reached - before):.2f}"
+    if not float(size):
+        return ", as much as the unpruned network"
+    where = "below" if reached < before else "above"
+    return f", {size} points {where} the unpruned network"
+
+
+def _lead(done: Sequence[Entry]) -> str:
+    best, second = done[:2]
+    size = f"{100 * (best['accuracy'] - second['accuracy']):.2f}"
+    name = label(second, done)
+    return f"It leads {name} by {size if float(size) else 'less than 0.01'} points"
+
+
+def _certain(done: Sequence[Entry]) -> str:
+    best, others = done[0], done[1:]
+    close = [label(other, done) for other in others if overlapping(best, other)]
+    if close:
+        return (
+            f", but its mean ± std overlaps with that of {_names(close)}: over these seeds there "
+            "is no clear winner."
+        )
+    if not winner(done):
+        return "; without two runs of each there is no spread to hold that against."
+    return ", more than the spread over the seeds: its mean ± std overlaps with no other."
+
+
+def _names(names: Sequence[str]) -> str:
+    """
+    >>> _names(["a"]), _names(["a", "b"]), _names(list("abcde"))
+    ('a', 'a and b', 'a, b, c and 2 others')
+    """
+    rest = len(names) - MOST_NAMES
+    if rest > 1:
+        names = [*names[:MOST_NAMES], f"{rest} others"]
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+
+
+def _by_transfer(done: Sequence[Entry]) -> list[str]:
+    """Methods compare only where the weights were made in the same way."""
+    firsts: dict[str, Entry] = {}
+    for entry in done:
+        firsts.setdefault(entry["transfer"], entry)
+    if len(firsts) == 1 or len({entry["method"] for entry in done}) == 1:
+        return []
+    told = (f"{key}: {one['method']} {percent(one['accuracy'])}" for key, one in firsts.items())
+    return [f"The highest means by transfer are {'; '.join(told)}."]
