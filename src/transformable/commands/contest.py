@@ -31,11 +31,11 @@ from ..stages import Stages
 from ..teaching import teach
 from ..trial import Bench
 from ..weights import load_weights
-from ..workers import Status, failure, status
+from ..workers import Status, failure, run_trials, status
 from . import Outcome
 from .job import chosen, load_trained, prepare, recipe_of, space_of, visible
 
-__all__ = ["Compared", "Contest", "work"]
+__all__ = ["Compared", "Contest", "run_left", "work"]
 
 
 def work(args: Grid, trial: Trial, folder: Path) -> None:
@@ -204,6 +204,29 @@ class Contest:
             scores = (f"{r['transfer']} {r['accuracy']:.2%}" for r in self.rows_of(trial))
             words = ", ".join(scores)
         print(f"{trial.name}: {words}", file=sys.stderr, flush=True)
+
+
+def run_left(args: Grid, folder: Path) -> dict[str, Any]:
+    """Run the trials of a folder that are not done, and tell of all."""
+    with Run.open(folder, args) as run:
+        contest = Contest.of(args, folder)
+        run.begin()
+        contest.teach(run)
+        left = iter([trial for trial in args.trials() if not contest.done(trial)])
+
+        def following() -> Trial | None:
+            trial = next(left, None)
+            if trial is not None:
+                contest.running.add(trial)
+            return trial
+
+        def finished(trial: Trial, reason: str | None) -> None:
+            contest.running.remove(trial)
+            contest.tell(trial, reason)
+
+        with contest.shown(contest.rows) as draw:
+            run_trials(args, folder, work, following, finished, draw)
+        return contest.conclude(contest.rows())
 
 
 def _read(path: Path) -> dict[str, Any]:
