@@ -1,7 +1,7 @@
 """AutoSlim: the sandwich rule, networks as parts of one network, the greedy way to the budget."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
@@ -29,7 +29,7 @@ def context(seed: int = 0, count: int = 32, size: int = 16, num_classes: int = 1
     images = torch.rand(count, 3, size, size, generator=generator)
     labels = torch.arange(count) % num_classes
     dataset = from_tensors((images, labels), (images, labels), validation=0.25)
-    return Context(dataset=dataset, searching=Searching(epochs=1, batch_size=8), seed=seed)
+    return Context(dataset=dataset, searching=Searching(epochs=1, batch_size=12), seed=seed)
 
 
 def network(name: str) -> tuple[nn.Module, tuple[int, int, int]]:
@@ -115,10 +115,10 @@ def test_the_largest_network_learns_from_the_labels_alone(monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "answers", lambda *_: torch.randn(6, 2))
     x, y = torch.randn(6, 3, 4, 4), torch.arange(6) % 2
     objective = sandwich(model, groups, first(groups), context(num_classes=2))
-    objective(model, x, y)["loss"].backward()
+    objective(model, x, y)["loss"].backward()  # type: ignore[no-untyped-call]
     twin = copy.deepcopy(model)
     twin.zero_grad()
-    F.cross_entropy(twin(x), y).backward()
+    F.cross_entropy(twin(x), y).backward()  # type: ignore[no-untyped-call]
     for ours, theirs in zip(model.parameters(), twin.parameters(), strict=True):
         assert ours.grad is not None
         assert theirs.grad is not None
@@ -129,14 +129,14 @@ def test_gradients_of_a_part_by_hand() -> None:
     model, space = chain()
     x = torch.randn(6, 3, 4, 4)
     shape = Shape({"0": 3, "3": 2}, {}, {"0": (1, 4, 7), "3": (0, 2)})
-    answers(model, space, shape, x).square().sum().backward()
+    answers(model, space, shape, x).square().sum().backward()  # type: ignore[no-untyped-call]
     weights = [p.detach().clone() for p in model.parameters()]
     first_conv, scale, shift = (p[[1, 4, 7]].requires_grad_() for p in weights[:3])
     second = weights[3][[0, 2]][:, [1, 4, 7]].requires_grad_()
     linear, bias = weights[4][:, [0, 2]].requires_grad_(), weights[5].requires_grad_()
     y = F.batch_norm(F.conv2d(x, first_conv), None, None, scale, shift, training=True)
     y = F.conv2d(y.relu(), second, padding=1).relu().mean((2, 3))
-    F.linear(y, linear, bias).square().sum().backward()
+    F.linear(y, linear, bias).square().sum().backward()  # type: ignore[no-untyped-call]
     expected = [torch.zeros_like(w) for w in weights]
     for i, part in enumerate((first_conv, scale, shift)):
         assert part.grad is not None
@@ -175,7 +175,7 @@ def test_gradients_of_a_part_are_those_of_the_small_network(name: str, residual:
     x = torch.randn(4, *input_shape, dtype=torch.float64)
     torch.manual_seed(5)
     logits = answers(model, space, shape, x)
-    logits.square().mean().backward()
+    logits.square().mean().backward()  # type: ignore[no-untyped-call]
     torch.manual_seed(5)
     torch.testing.assert_close(small(x), logits, rtol=1e-9, atol=1e-9)
     torch.manual_seed(5)
@@ -319,16 +319,26 @@ def test_worth_is_scale_times_what_is_taken() -> None:
     ("name", "residual", "metric", "amount"),
     [
         ("resnet20", "pad", "params", 0.9),
-        ("mobilenet_v2", "pad", "macs", 0.96),
+        ("mobilenet_v2", "pad", "macs", 0.9),
         ("vgg", "tied", "macs", 0.6),
         ("branches", "pad", "params", 0.6),
         ("padded resnet", "project", "macs", 0.9),
     ],
 )
 def test_a_network_in_the_band_and_the_given_one_as_it_was(
-    name: str, residual: Residual, metric: Metric, amount: float
+    name: str,
+    residual: Residual,
+    metric: Metric,
+    amount: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model, input_shape = network(name)
+    if name == "mobilenet_v2":  # to judge each of its many steps would take long
+
+        def blind(groups: Groups, budget: Budget, ranks: Scores, _: object) -> Iterator[Shape]:
+            return greedy(groups, budget, ranks, lambda shape: (0.5, 0.5))
+
+        monkeypatch.setattr(module, "greedy", blind)
     model.eval()
     before = copy.deepcopy(model.state_dict())
     space = Space.trace(model, input_shape, ratios=(0.5, 1.0), residual=residual)
@@ -352,7 +362,7 @@ def test_a_network_in_the_band_and_the_given_one_as_it_was(
 
 def test_a_seed_says_all() -> None:
     model, input_shape = network("vgg")
-    space = Space.trace(model, input_shape)
+    space = Space.trace(model, input_shape, ratios=(0.5, 1.0))
     budget = Budget.of(0.6, space)
     runs = [autoslim(model, space, budget, context(seed)) for seed in (0, 0, 1)]
     one, same, other = (run.model.state_dict() for run in runs)
@@ -363,7 +373,7 @@ def test_a_seed_says_all() -> None:
 
 def test_the_small_network_is_a_part_of_the_trained_one(monkeypatch: pytest.MonkeyPatch) -> None:
     model, input_shape = network("vgg")
-    space = Space.trace(model, input_shape)
+    space = Space.trace(model, input_shape, ratios=(0.5, 1.0))
     trained: list[nn.Module] = []
     train = Context.train
 

@@ -16,6 +16,7 @@ one; the paper trains it again from scratch.
 """
 
 import copy
+from bisect import bisect
 from collections.abc import Callable, Iterator
 from math import ceil
 
@@ -225,8 +226,10 @@ def _steps(
         return [step for step in steps if cost({**widths, **step}) >= budget.low]
 
     def nearest(head: str, low: int) -> Widths:
-        between = [{head: width} for width in range(low, widths[head])]
-        return min(between, key=lambda step: abs(cost({**widths, **step}) - budget.value))
+        between = range(low, widths[head])
+        place = bisect(between, budget.value, key=lambda width: cost({**widths, head: width}))
+        beside = [{head: width} for width in between[max(0, place - 1) : place + 1]]
+        return min(beside, key=lambda step: abs(cost({**widths, **step}) - budget.value))
 
     whole: Widths = {}
     for head, width in widths.items():

@@ -29,6 +29,7 @@ from ..shape import Shape
 from ..slimming import slim
 from ..space import Space
 from ..tracing import Layer, kept
+from ..training import own_randomness
 from .method import Context, Found
 from .picking import by_ratio
 from .reconstruction import lasso_problem, least_squares, ranking, windows
@@ -60,8 +61,7 @@ def cp(model: nn.Module, space: Space, budget: Budget, context: Context) -> Foun
         scores[head] = -torch.tensor(order).argsort().float()
         return order[: widths[head]]
 
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(context.seed)
+    with own_randomness(context.fabric):
         pruning = Pruning(model, groups, context)
         pruning.run(by_lasso)
         if not budget.holds(budget.cost(space, pruning.shape)):
@@ -75,15 +75,14 @@ def cp(model: nn.Module, space: Space, budget: Budget, context: Context) -> Foun
 
 
 class Pruning:
-    """A network on its way: weights at full size, and the channels that are left of each group.
-
-    What is seen of the network as pruned so far is seen on the slim network itself.
-    """
+    """A network on its way: weights at full size, the channels that are left of each group, and the
+    slim network of both, on which is seen what the layers are given by now."""
 
     def __init__(self, model: nn.Module, groups: Groups, context: Context) -> None:
         self.groups, self.seed = groups, context.seed
-        self.model, self.weights = model, copy.deepcopy(model)
         self.picked = {head: list(range(size)) for head, size in groups.sizes.items()}
+        self.whole, self.weights = copy.deepcopy(model), copy.deepcopy(model)
+        self.small = self.slim()
         self.images = _images(groups.space, context)
 
     @property
@@ -98,6 +97,7 @@ class Pruning:
             readers = [layer for layer in self.groups.space.layers if self.reads(layer, head)]
             targets = self.targets(readers)
             self.picked[head] = choice(head, *self.lasso(head, readers, targets))
+            self.small = self.slim()
             self.reconstruct(readers, targets)
 
     def reads(self, layer: Layer, head: str) -> bool:
@@ -111,7 +111,7 @@ class Pruning:
         def see(layer: Layer, module: Any, x: Tensor) -> None:
             found[layer.name] = self.rows(layer, module, x) @ _matrix(module)
 
-        self.watch(copy.deepcopy(self.model), readers, see)
+        self.watch(self.whole, readers, see)
         return found
 
     def lasso(
@@ -132,7 +132,7 @@ class Pruning:
             for total, part in zip((gram, correlation), parts, strict=True):
                 total += part / Y.square().sum().clamp(min=1e-30)
 
-        self.watch(self.slim(), readers, see)
+        self.watch(self.small, readers, see)
         return gram, correlation
 
     def reconstruct(self, readers: list[Layer], targets: dict[str, Tensor]) -> None:
@@ -146,16 +146,20 @@ class Pruning:
             whole: Any = self.weights.get_submodule(layer.name)
             whole.weight[outs[:, None], ins] = module.weight
 
-        self.watch(self.slim(), readers, see)
+        self.watch(self.small, readers, see)
 
     def watch(self, network: nn.Module, layers: list[Layer], see: Watcher) -> None:
         """Look at layers and their inputs, at each just before it computes."""
-        for layer in layers:
+        hooks = [
             network.get_submodule(layer.name).register_forward_pre_hook(
                 lambda module, inputs, layer=layer: see(layer, module, inputs[0])
             )
+            for layer in layers
+        ]
         with torch.no_grad():
             network.eval()(self.images.to(next(network.parameters()).device))
+        for hook in hooks:
+            hook.remove()
 
     def rows(self, layer: Layer, module: nn.Module, x: Tensor) -> Tensor:
         """What the layer sees at some places of each image, always the same ones."""

@@ -18,7 +18,7 @@ __all__ = ["Agent"]
 HIDDEN = 300
 MEMORY = 2000
 BATCH = 64
-ACTOR_RATE, CRITIC_RATE = 1e-3, 1e-3
+ACTOR_RATE, CRITIC_RATE = 1e-4, 1e-3
 FOLLOW = 0.01
 """How fast the targets follow, at each update."""
 AVERAGE = 0.05
@@ -51,8 +51,8 @@ class Agent:
         self.memory: deque[tuple[Tensor, Tensor, Tensor, Tensor, Tensor]] = deque(maxlen=MEMORY)
         self.baseline: float | None = None
 
-    def guess(self) -> float:
-        """Any action, for as long as nothing is known."""
+    def guess(self, state: Tensor) -> float:
+        """Any action, for as long as nothing is known of the state."""
         return float(torch.rand((), generator=self.generator))
 
     def act(self, state: Tensor, noise: float) -> float:
@@ -62,7 +62,7 @@ class Agent:
         if noise == 0:
             return float(mean)
         low, high = (torch.special.ndtr((end - mean) / noise) for end in (0, 1))
-        part = low + (high - low) * self.guess()
+        part = low + (high - low) * self.guess(state)
         return float((mean + noise * torch.special.ndtri(part)).clamp(0, 1))
 
     def remember(self, states: Sequence[Tensor], actions: Sequence[float], reward: float) -> None:
@@ -70,8 +70,7 @@ class Agent:
         for i, (state, action) in enumerate(zip(states, actions, strict=True)):
             more = i + 1 < len(states)
             following = states[i + 1] if more else torch.zeros_like(state)
-            numbers = (torch.tensor([float(n)]) for n in (action, reward, more))
-            action_, reward_, more_ = numbers
+            action_, reward_, more_ = (torch.tensor([float(n)]) for n in (action, reward, more))
             self.memory.append((state, action_, reward_, following, more_))
 
     def learn(self, updates: int) -> None:

@@ -1,77 +1,128 @@
 """Importance Estimation for Neural Network Pruning. Molchanov, Mallya, Tyree, Frosio, Kautz.
 CVPR 2019.
 
-A gate of value 1 stands behind each channel of a batch norm. To close it changes the loss, to the
-first order, by its gradient, which is scale · d(scale) + shift · d(shift); the square of that, as
-a mean over batches, is the importance of the channel. The least important channels of the whole
-network go. The paper removes a few after every few steps of fine-tuning; here all go at once.
-Where no norm scales a channel, the gate stands behind the filter.
+Behind each channel of a batch norm stands a gate of value 1. To close it changes the loss, to the
+first order, by the gradient of the gate; the square of that, as a mean over steps, is what the
+channel is worth. While the network is trained further, the gates of the channels that are worth
+least in the whole network are closed. The paper closes some after every few steps; here it is after
+each epoch, on a straight line down to the budget. Where no norm scales a channel, the gate stands
+behind the filter.
 """
 
 import copy
-import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..budget import Budget
 from ..grouping import Groups
+from ..shape import Shape
 from ..slimming import slim
 from ..space import Space
+from ..tracing import Layer
 from .criteria import norms
 from .method import Context, Found
-from .picking import Scores, by_rank
+from .picking import by_rank
 
-__all__ = ["gate_gradient", "importance", "taylor"]
-
-BATCHES = 64
+__all__ = ["Gates", "taylor"]
 
 
 def taylor(model: nn.Module, space: Space, budget: Budget, context: Context) -> Found:
-    """Keep the channels that the loss would miss."""
-    groups = Groups(space)
-    shape = by_rank(groups, budget, importance(model, groups, context))
-    return Found(shape=shape, model=slim(model, space, shape), cost=budget.cost(space, shape))
+    """Train, and close the gates that the loss would miss least."""
+    net = copy.deepcopy(model).to(context.fabric.device)
+    gates = Gates(net, Groups(space))
+    full, rounds = budget.cost(space, space.full), context.searching.epochs
+
+    def close(_: nn.Module) -> None:
+        part = (gates.rounds + 1) / rounds
+        value = full + part * (budget.value - full)
+        # on the way any cost will do
+        band = budget if part == 1 else replace(budget, value=value, low=0, high=2 * full)
+        gates.close(by_rank(gates.groups, band, gates.worth()))
+
+    context.train(net, each_epoch=close)
+    shape = gates.shape()
+    gates.remove()
+    return Found(shape=shape, model=slim(net, space, shape), cost=budget.cost(space, shape))
 
 
-def importance(model: nn.Module, groups: Groups, context: Context) -> Scores:
-    """The mean square of the gates' gradients, over so many batches of the training set."""
-    device = context.fabric.device
-    net = copy.deepcopy(model).to(device).eval()
-    gates = list(norms(net, groups))
-    seen = {c[0] for layer, _ in gates for c in groups.channels(layer.outputs) if c is not None}
-    gates += [
-        (layer, net.get_submodule(layer.name))
-        for head, layer in groups.makers()
-        if head not in seen
-    ]
-    parameters = [list(module.parameters(recurse=False)) for _, module in gates]
-    squares = [torch.zeros(len(each[0])) for each in parameters]
-    size = context.searching.batch_size
-    batches = context.dataset.train.shuffled(size, seed=context.seed, epoch=0)
-    count = 0
-    for x, y in itertools.islice(batches, BATCHES):
-        loss = F.cross_entropy(net(x.to(device)), y.to(device))
-        gradients = iter(torch.autograd.grad(loss, [p for each in parameters for p in each]))
-        for square, each in zip(squares, parameters, strict=True):
-            square += gate_gradient(each, [next(gradients) for _ in each]).cpu() ** 2
-        count += 1
-    return groups.mean(
-        (layer.outputs, square / count) for (layer, _), square in zip(gates, squares, strict=True)
-    )
+class Gates:
+    """Factors of 1 or 0 behind the channels, and what they are worth.
 
-
-def gate_gradient(parameters: Sequence[Tensor], gradients: Sequence[Tensor]) -> Tensor:
-    """The gradient of a gate behind each output channel of a layer, from its parameters' ones.
-
-    >>> scale, shift = torch.tensor([2.0, 1.0]), torch.tensor([1.0, 0.0])
-    >>> gate_gradient([scale, shift], [torch.tensor([0.5, 0.5]), torch.tensor([-1.0, 3.0])])
-    tensor([0.0000, 0.5000])
+    Both are buffers of the layers that they stand behind, so that a checkpoint has them.
     """
-    products = [
-        (p.detach() * g).reshape(len(p), -1).sum(1)
-        for p, g in zip(parameters, gradients, strict=True)
-    ]
-    return torch.stack(products).sum(0)
+
+    def __init__(self, model: nn.Module, groups: Groups) -> None:
+        self.groups = groups
+        self._modules = list(_gated(model, groups))
+        self._hooks = []
+        for _, module in self._modules:
+            module.register_buffer("gate", torch.ones(len(module.weight)))
+            module.register_buffer("squares", torch.zeros(len(module.weight)))
+            module.register_buffer("rounds", torch.zeros((), dtype=torch.long))
+            self._hooks.append(module.register_forward_hook(_pass))
+
+    @property
+    def rounds(self) -> int:
+        """How often gates were closed."""
+        return int(self._modules[0][1].rounds)
+
+    def worth(self) -> dict[str, Tensor]:
+        """Of each channel, since gates were last closed; a closed one is worth nothing."""
+        return self.groups.mean(
+            (layer.outputs, module.squares.cpu() * module.gate.cpu())
+            for layer, module in self._modules
+        )
+
+    def close(self, shape: Shape) -> None:
+        """All but those of the channels that a shape keeps; then count anew."""
+        for layer, module in self._modules:
+            kept = [
+                channel is None or channel[1] in shape.channels[channel[0]]
+                for channel in self.groups.channels(layer.outputs)
+            ]
+            module.gate.copy_(torch.tensor(kept))
+            module.squares.zero_()
+            module.rounds += 1
+
+    def shape(self) -> Shape:
+        """What the open gates keep."""
+        kept = self.groups.mean((layer.outputs, m.gate.cpu()) for layer, m in self._modules)
+        return self.groups.shape(
+            {head: each.nonzero().flatten().tolist() for head, each in kept.items()}
+        )
+
+    def remove(self) -> None:
+        """Leave the network as it was."""
+        for hook in self._hooks:
+            hook.remove()
+        for _, module in self._modules:
+            for name in ("gate", "squares", "rounds"):
+                delattr(module, name)
+
+
+def _gated(model: nn.Module, groups: Groups) -> Iterator[tuple[Layer, Any]]:
+    """The norms, and the filters of channels that have none."""
+    behind = list(norms(model, groups))
+    scaled = {c[0] for layer, _ in behind for c in groups.channels(layer.outputs) if c is not None}
+    yield from behind
+    for head, layer in groups.makers():
+        if head not in scaled:
+            yield layer, model.get_submodule(layer.name)
+
+
+def _pass(module: Any, _: Any, output: Tensor) -> Tensor:
+    """Through the gates; on the way back their gradients are squared and added up."""
+    gate = module.gate.detach()
+    if module.training and torch.is_grad_enabled():
+        gate = gate.clone().requires_grad_()
+        gate.register_hook(lambda gradient: _note(module, gradient))
+    gated: Tensor = output * gate.view(-1, *[1] * (output.ndim - 2))
+    return gated
+
+
+def _note(module: Any, gradient: Tensor) -> None:
+    module.squares += gradient.detach() ** 2

@@ -254,7 +254,9 @@ def _setup(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
 
     budgets = dict.fromkeys(str(row["budget"]) for row in rows)
     command = facts["command"]
-    spent = [row.get(key) or 0.0 for row in rows for key in ("search_seconds", "train_seconds")]
+    # one search serves all transfers
+    searches = {(row["method"], row["budget"], row["seed"]): row["search_seconds"] for row in rows}
+    spent = [*searches.values(), *(row["train_seconds"] for row in rows)]
     run = {
         "methods": names("method"),
         "transfer": names("transfer"),
@@ -262,7 +264,8 @@ def _setup(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
         "budget": ", ".join(budget_words(budget, facts) for budget in budgets) or NOTHING,
         "metric": METRICS.get(facts["metric"], facts["metric"]),
         "epochs": facts["epochs"],
-        "time of all runs": time_words(sum(spent)),
+        "time of all runs": time_words(sum(seconds or 0.0 for seconds in spent)),
+        "runs at the same time": facts.get("jobs", 1),
     }
     return join(
         [

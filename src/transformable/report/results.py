@@ -63,7 +63,7 @@ def csv_text(rows: Sequence[Row]) -> str:
     writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        reason = row["reason"] or ""
+        reason = re.sub(r"\s+", " ", row["reason"] or "")
         writer.writerow({**row, "reason": reason})
     return text.getvalue()
 
@@ -180,26 +180,28 @@ def _failed(rows: Sequence[Row]) -> list[str]:
 
 def live_table(rows: Sequence[Row], teacher: Mapping[str, Any] | None) -> Table:
     """For the terminal while it runs, in the order of the runs, so that no line jumps."""
-    entries = [_entry(group) for group in _groups(rows)]
+    groups = _groups(rows)
+    entries = [_entry(group) for group in groups]
     several = {name: len({e[name] for e in entries}) > 1 for name in ("budget", "transfer")}
-    table = Table(box=SIMPLE, pad_edge=False, collapse_padding=True)
+    table = Table(box=SIMPLE, pad_edge=False, show_edge=False, collapse_padding=True)
     table.add_column("method", no_wrap=True)
     for name in (name for name, shown in several.items() if shown):
         table.add_column(name, no_wrap=True)
-    table.add_column("runs", overflow="fold", min_width=18)
-    for name in ("accuracy", "MACs", "search s", "training s"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("runs", overflow="fold", min_width=10)
+    table.add_column("accuracy", justify="right", no_wrap=True)
+    for name in ("MACs", "search s", "train s"):
+        table.add_column(name, justify="right")
     if teacher:
         known = teacher_of(teacher)
         blank = [NOTHING for shown in several.values() if shown]
         numbers = _numbers(percent(known["accuracy"]), known["macs"], None, known["seconds"])
         table.add_row(UNPRUNED, *blank, "", *numbers)
-    for entry in entries:
+    for entry, group in zip(entries, groups, strict=True):
         names = (Text(str(entry[name])) for name, shown in several.items() if shown)
         # how many are done stands in the column before
         reached = accuracy(entry).partition(" (")[0]
         numbers = _numbers(reached, entry["macs"], entry["search_seconds"], entry["train_seconds"])
-        table.add_row(Text(entry["method"]), *names, _state(entry), *numbers)
+        table.add_row(Text(entry["method"]), *names, _state(entry, group), *numbers)
     return table
 
 
@@ -210,13 +212,14 @@ def _numbers(
     return [reached, size_of(macs), *seconds]
 
 
-def _state(entry: Entry) -> Text:
-    """Where the seeds of one line are."""
+def _state(entry: Entry, group: Sequence[Row]) -> Text:
+    """Where the seeds of one line are; the reason of one that runs is what it is at."""
     parts = []
     if entry["n"]:
         parts.append(f"{entry['n']}/{runs_of(entry)} done")
     if entry["running"]:
-        parts.append("running")
+        doing = [row["reason"] for row in group if row["state"] == "running" and row["reason"]]
+        parts.append(f"running: {short(doing[0])}" if doing else "running")
     elif entry["waiting"] and not parts:
         parts.append("waiting")
     if entry["failed"]:
