@@ -13,7 +13,7 @@ import transformable as tas
 from networks import NETWORKS, randomise
 from transformable.budget import Budget
 from transformable.config import Metric, Searching
-from transformable.data import TensorSplit, from_tensors
+from transformable.data import from_tensors
 from transformable.grouping import Groups
 from transformable.methods import autoslim as module
 from transformable.methods.autoslim import answers, autoslim, greedy, recalibrate, sandwich, worth
@@ -283,12 +283,11 @@ def test_recalibrated_norms_have_the_statistics_of_the_images() -> None:
     model, _ = chain()
     settings = context(count=200, size=4)
     images = settings.dataset.train
-    assert isinstance(images, TensorSplit)
-    model = recalibrate(model, images, settings)
+    batches = [x for x, _ in images.shuffled(64, seed=0, epoch=0)]
+    assert len(batches) == 2
+    model = recalibrate(model, batches, settings.fabric)
     [norm] = (m for m in model.modules() if isinstance(m, nn.BatchNorm2d))
-    batches = list(images.shuffled(64, seed=0, epoch=0))
-    assert [len(x) for x, _ in batches] == [64, 64]
-    [one, two] = (model[0](x).detach() for x, _ in batches)  # type: ignore[index]
+    [one, two] = (model[0](x).detach() for x in batches)  # type: ignore[index]
     assert norm.running_mean is not None
     assert norm.running_var is not None
     torch.testing.assert_close(norm.running_mean, (one.mean((0, 2, 3)) + two.mean((0, 2, 3))) / 2)
@@ -391,9 +390,18 @@ def test_the_small_network_is_a_part_of_the_trained_one(monkeypatch: pytest.Monk
     assert found.shape == strongest(Groups(space), ranks, found.shape.widths)
 
 
-def test_a_band_that_no_step_meets() -> None:
+def test_a_band_that_no_step_meets(monkeypatch: pytest.MonkeyPatch) -> None:
     model, space = chain()
     images = context(size=4, num_classes=2)
-    budget = Budget(metric="macs", value=3000, low=3000, high=3000)
-    with pytest.raises(ValueError, match="no step leads from there to 3,000 to 3,000"):
+    with pytest.raises(ValueError, match="no such shape has 3,000 to 3,000 macs"):
+        autoslim(model, space, Budget(metric="macs", value=3000, low=3000, high=3000), images)
+
+    def first_layer_hurts_least(net: nn.Module, *_: object, **__: object) -> dict[str, float]:
+        return {"accuracy": 1 / len(next(net.parameters())), "loss": 0.0}
+
+    monkeypatch.setattr(module, "evaluate", first_layer_hurts_least)
+    target = cost_of_chain(7, 3)
+    budget = Budget(metric="macs", value=target, low=target, high=target)
+    words = f"ends at {cost_of_chain(6, 4):,} macs, and no step leads from there to {target:,}"
+    with pytest.raises(ValueError, match=words):
         autoslim(model, space, budget, images)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import transformable as tas
 from counting import counted_macs, counted_params
-from networks import NETWORKS, randomise
+from networks import NETWORKS, PaddedResNet, randomise
 from transformable.budget import Budget
 from transformable.config import Metric, Searching
 from transformable.data import from_tensors
@@ -21,7 +21,6 @@ from transformable.grouping import Groups
 from transformable.methods import cp as module
 from transformable.methods.cp import Pruning, cp
 from transformable.methods.method import Context
-from transformable.methods.picking import by_ratio
 from transformable.methods.reconstruction import lasso_problem, least_squares, ranking, windows
 from transformable.slimming import slim
 from transformable.space import Residual, Space
@@ -32,7 +31,7 @@ def random(*size: int, seed: int = 0) -> Tensor:
     return torch.randn(size, generator=generator, dtype=torch.float64)
 
 
-def context(seed: int = 0, count: int = 40, size: int = 16) -> Context:
+def context(seed: int = 0, count: int = 32, size: int = 16) -> Context:
     generator = torch.Generator().manual_seed(1)
     images = torch.rand(count, 3, size, size, generator=generator)
     labels = torch.arange(count) % 10
@@ -196,7 +195,7 @@ def test_a_network_of_doubled_channels_computes_the_same_with_half_of_them() -> 
     assert off < 1e-4 * naive
 
 
-@pytest.mark.parametrize("name", ["resnet20", "branches"])
+@pytest.mark.parametrize("name", ["pre-activation", "branches", "vgg"])
 def test_where_nothing_goes_the_weights_stay(name: str) -> None:
     """Targets and inputs are of the same images, places and channels, in the same order."""
     model, input_shape = network(name)
@@ -210,7 +209,7 @@ def test_where_nothing_goes_the_weights_stay(name: str) -> None:
 
 
 def test_layers_that_lose_inputs_come_nearer_to_what_they_made() -> None:
-    model, input_shape = network("resnet20")
+    model, input_shape = network("pre-activation")
     model.eval()
     space = Space.trace(model, input_shape)
     found = cp(model, space, Budget.of(0.5, space), context(count=200))
@@ -246,16 +245,13 @@ def check(
     ("name", "residual", "metric", "share"),
     [
         ("resnet20", "pad", "macs", 0.5),
-        ("resnet20", "project", "params", 0.3),
-        ("resnet20", "tied", "macs", 0.3),
         ("vgg", "pad", "params", 0.5),
         ("densenet", "pad", "macs", 0.5),
-        ("branches", "pad", "params", 0.5),
+        ("branches", "tied", "params", 0.5),
         ("squeeze-and-excite", "project", "macs", 0.5),
-        ("pre-activation", "pad", "params", 0.5),
-        ("padded resnet", "pad", "macs", 0.4),
+        ("pre-activation", "tied", "params", 0.3),
         ("padded resnet", "project", "params", 0.4),
-        ("mobilenet_v2", "tied", "macs", 0.6),
+        ("mobilenet_v2", "pad", "macs", 0.6),
     ],
 )
 def test_any_network_ends_inside_the_budget(
@@ -265,16 +261,31 @@ def test_any_network_ends_inside_the_budget(
     check(model, Space.trace(model, input_shape, residual=residual), metric, share, context())
 
 
-def test_where_the_cost_depends_on_the_channels_the_widths_are_solved_again() -> None:
-    model, input_shape = network("padded resnet")
-    space = Space.trace(model, input_shape)
-    groups = Groups(space)
-    budget = Budget.of(0.4, space, tolerance=0.005)
-    leading = {head: -torch.arange(size).float() for head, size in groups.sizes.items()}
-    widths = by_ratio(groups, budget, leading).widths
+def test_where_the_cost_depends_on_the_channels_the_widths_are_solved_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch.manual_seed(0)
+    model = PaddedResNet(blocks=1)
+    space = Space.trace(model, (3, 16, 16))
+    shapes: list[tas.Shape] = []
+    run = Pruning.run
+
+    def recorded(self: Pruning, choice: module.Choice) -> None:
+        run(self, choice)
+        shapes.append(self.shape)
+
+    monkeypatch.setattr(Pruning, "run", recorded)
+    budget = Budget.of(0.25, space, tolerance=0.01)
     found = cp(model, space, budget, context())
+    first, second = shapes
+    assert not budget.holds(budget.cost(space, first))
+    assert found.shape == second
     assert budget.holds(found.cost)
-    assert found.shape.widths != widths
+    # the same channels, but for those that come or go with the widths
+    for name, chosen in first.channels.items():
+        assert set(chosen) <= set(second.channels[name]) or set(second.channels[name]) <= set(
+            chosen
+        )
 
 
 def test_the_seed_decides(monkeypatch: pytest.MonkeyPatch) -> None:

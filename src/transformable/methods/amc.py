@@ -47,11 +47,12 @@ UPDATES = 30
 """Of the agent, after each later episode."""
 NOISE, DECAY = 0.5, 0.95
 LOWEST = 0.2
-"""Share of its channels that a layer keeps at least."""
+"""Share of its channels that a layer keeps at least, unless the budget is small."""
 IMAGES = 1000
 """For a reward."""
 CALIBRATION = 512
 """Training images for the batch norms."""
+BATCH = 64
 
 Widths = Mapping[str, int]
 Episode = tuple[float, dict[str, int]]
@@ -66,8 +67,8 @@ def amc(model: nn.Module, space: Space, budget: Budget, context: Context) -> Fou
     judges = _some(context.dataset.validation, IMAGES, context.seed)
 
     def pruned(widths: Widths) -> nn.Module:
-        small = slim(model, space, course.shape(widths)).to(context.fabric.device)
-        return recalibrate(small, seen, context)
+        batches = (x for x, _ in seen.shuffled(BATCH, seed=context.seed, epoch=0))
+        return recalibrate(slim(model, space, course.shape(widths)), batches, context.fabric)
 
     def reward(widths: Widths) -> float:
         return evaluate(pruned(widths), judges, fabric=context.fabric)["accuracy"]
@@ -91,14 +92,16 @@ class Course:
 
     def __init__(self, groups: Groups, budget: Budget, scores: Scores) -> None:
         self.groups, self.budget, self.scores = groups, budget, scores
-        even = by_ratio(groups, budget, scores).widths
-        self.even = {head: even[head] for head in groups.sizes}
         self.largest = groups.sizes
-        # also at a budget for which the same share everywhere would have to be less
-        self.smallest = {
-            head: max(1, min(round(LOWEST * size), self.even[head] // 2))
-            for head, size in self.largest.items()
-        }
+        share = LOWEST
+        self.smallest = self._share(share)
+        # there has to be something to choose at a small budget, too
+        while self.cost(self.smallest) > budget.value / 2 and max(self.smallest.values()) > 1:
+            share /= 2
+            self.smallest = self._share(share)
+
+    def _share(self, share: float) -> dict[str, int]:
+        return {head: max(1, round(share * size)) for head, size in self.largest.items()}
 
     def shape(self, widths: Widths) -> Shape:
         return strongest(self.groups, self.scores, widths)
@@ -128,18 +131,22 @@ class Course:
 
     def settle(self, widths: Widths) -> dict[str, int]:
         """Inside the band, a channel at a time; the same share everywhere where that fails."""
-        cost, value = self.cost(widths), self.budget.value
-        while not self.budget.holds(cost):
-            step = 1 if cost < value else -1
+
+        def off(widths: Widths) -> float:
+            return abs(self.cost(widths) - self.budget.value)
+
+        while not self.budget.holds(cost := self.cost(widths)):
+            step = 1 if cost < self.budget.value else -1
             moved = [
                 {**widths, head: width + step}
                 for head, width in widths.items()
                 if 1 <= width + step <= self.largest[head]
             ]
-            widths = min(moved, key=lambda each: abs(self.cost(each) - value), default=self.even)
-            last, cost = cost, self.cost(widths)
-            if abs(cost - value) >= abs(last - value):
-                return self.even
+            nearest = min(moved, key=off, default=widths)
+            if off(nearest) >= off(widths):
+                even = by_ratio(self.groups, self.budget, self.scores).widths
+                return {head: even[head] for head in self.largest}
+            widths = nearest
         return dict(widths)
 
 

@@ -17,11 +17,12 @@ one; the paper trains it again from scratch.
 
 import copy
 from bisect import bisect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import ceil
 
 import torch
 import torch.nn.functional as F
+from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -36,7 +37,7 @@ from ..space import Space
 from ..tracing import Layer, kept
 from ..training import Objective, cross_entropy, own_randomness
 from .method import Context, Found
-from .picking import Scores, strongest
+from .picking import Scores, by_ratio, strongest
 
 __all__ = ["answers", "autoslim", "greedy", "recalibrate", "sandwich", "worth"]
 
@@ -60,13 +61,16 @@ def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -
     """Train a slimmable network, then narrow it layer by layer."""
     groups = Groups(space)
     ranks = worth(model, groups)
+    by_ratio(groups, budget, ranks)  # refuses, before anything is trained, what cannot be met
     network = copy.deepcopy(model)
     context.train(network, objective=sandwich(network, groups, ranks, context))
     seen = _some(context.dataset.train, RECALIBRATED, context.seed)
     judges = _some(context.dataset.validation, JUDGED, context.seed)
 
     def small(shape: Shape) -> nn.Module:
-        return recalibrate(slim(network, space, shape), seen, context)
+        # whole batches: a norm can make nothing of a last one of a single image
+        batches = (x for x, _ in seen.shuffled(BATCH, seed=context.seed, epoch=0))
+        return recalibrate(slim(network, space, shape), batches, context.fabric)
 
     def score(shape: Shape) -> tuple[float, float]:
         found = evaluate(small(shape), judges, fabric=context.fabric)
@@ -76,14 +80,17 @@ def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -
         for steps, shape in enumerate(greedy(groups, budget, ranks, score)):
             cost = budget.cost(space, shape)
             context.progress.note(f"narrowed {steps} times: {cost:,} {budget.metric}")
-        found = small(shape).train(model.training)
-    if not budget.holds(cost):
-        raise ValueError(
-            f"autoslim ends at {cost:,} {budget.metric}, and no step leads from there to "
-            f"{budget.low:,} to {budget.high:,}; use a larger tolerance"
+        if not budget.holds(cost):
+            raise ValueError(
+                f"autoslim ends at {cost:,} {budget.metric}, and no step leads from there to "
+                f"{budget.low:,} to {budget.high:,}; use a larger tolerance"
+            )
+        return Found(
+            shape=shape,
+            model=small(shape).train(model.training),
+            cost=cost,
+            notes={"steps": steps, "judged_by": len(judges)},
         )
-    notes = {"steps": steps, "judged_by": len(judges)}
-    return Found(shape=shape, model=found, cost=cost, notes=notes)
 
 
 def worth(model: nn.Module, groups: Groups) -> Scores:
@@ -115,7 +122,7 @@ def sandwich(model: nn.Module, groups: Groups, ranks: Scores, context: Context) 
     """
     of_labels = cross_entropy(context.searching.label_smoothing)
     candidates = {
-        head: [width for width in groups.space.widths[head] if width <= size]
+        head: [width for width in groups.space.widths[head] if width <= size] or [size]
         for head, size in groups.sizes.items()
     }
     smallest = strongest(groups, ranks, {head: widths[0] for head, widths in candidates.items()})
@@ -169,19 +176,18 @@ def _index(channels: list[int]) -> slice | Tensor:
     return slice(len(channels)) if leading else torch.tensor(channels)
 
 
-def recalibrate(network: nn.Module, split: Split, context: Context) -> nn.Module:
-    """Give the batch norms the mean and variance of these images, in place, and nothing else."""
+def recalibrate(network: nn.Module, batches: Iterable[Tensor], fabric: Fabric) -> nn.Module:
+    """Give the batch norms the mean and variance of these images, in place."""
     norms = [m for m in network.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
     momenta = [norm.momentum for norm in norms]
-    network.eval()
+    network.to(fabric.device).eval()
     for norm in norms:
         norm.reset_running_stats()
         norm.train()
         norm.momentum = None  # the mean over all batches
-    with torch.no_grad(), context.fabric.autocast():
-        # whole batches: a norm can make nothing of a last one of a single image
-        for x, _ in split.shuffled(BATCH, seed=context.seed, epoch=0):
-            network(context.fabric.to_device(x))
+    with torch.no_grad(), fabric.autocast():
+        for x in batches:
+            network(fabric.to_device(x))
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
     return network.eval()

@@ -11,16 +11,19 @@ to one channel, which skips whole positions, also those of 1x1 convolutions. In 
 training alone decides how much is skipped. Here a threshold is subtracted before the relu, set anew
 after each epoch so that every gate lets the same share of the positions pass, the share with which
 the budget holds; the norm has no scale and shift of its own, so that this share stays while the
-weights learn. The gates are put into a trained network, and start with the mean absolute filter:
-where little comes in, little is computed.
+weights learn. The gates are put into a trained network, start with the mean absolute filter (where
+little comes in, little is computed), and are at most 1: without that bound what layer after layer
+multiplies grew without end, where no norm follows.
 
 Torch has no convolution that skips positions. Our layer computes all and multiplies, so the network
 is not faster when its time is measured.
 """
 
 import copy
-from collections.abc import Callable
-from statistics import NormalDist
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from math import ceil
 from typing import Any
 
 import torch
@@ -29,17 +32,21 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from ..budget import Budget
-from ..cost import macs
+from ..cost import layer_costs, macs
 from ..data import Split
 from ..data.seeds import generator
 from ..devices import make_fabric
 from ..space import Space
+from .autoslim import recalibrate
 from .method import Context, Found
 
 __all__ = ["Gated", "bounds", "calibrate", "lccl", "measured_cost", "open_gates", "with_gates"]
 
 LEAST = 4
 """A gate costs what one output channel does: not for a convolution of fewer channels than this."""
+CHEAP = 0.2
+"""Nor for one that costs less than this share of the mean one. The projection of a shortcut is such
+a one: there is little to win, and behind a closed gate there all of the stream is lost."""
 IMAGES = 1000
 """Training images that the thresholds are set by."""
 BATCH = 250
@@ -80,8 +87,8 @@ class Gated(nn.Module):
         self.train(conv.training)
 
     def gate(self, x: Tensor) -> Tensor:
-        """One channel; zero where the convolution is skipped."""
-        return F.relu(self.norm(self.low(x)) - self.threshold)
+        """One channel, from 0 to 1; zero where the convolution is skipped."""
+        return F.hardtanh(self.norm(self.low(x)) - self.threshold, 0.0, 1.0)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.conv(x) * self.gate(x)  # type: ignore[no-any-return]
@@ -99,12 +106,10 @@ def lccl(model: nn.Module, space: Space, budget: Budget, context: Context) -> Fo
             f"a budget of {budget.value:,.0f} MACs is not possible with lccl: this network can "
             f"have {smallest:,} to {largest:,}"
         )
-    for gate in _gates(network).values():
-        # to begin with: what a norm gives is about normal
-        gate.threshold.fill_(NormalDist().inv_cdf(1 - share))
     known = _some(context.dataset.train, context.seed)
-    settle = _settle(space, budget, context, known)
+    open_gates(network, share, known, context.fabric)
     context.train(network, each_epoch=lambda net: open_gates(net, share, known, context.fabric))
+    settle = _settle(space, budget, context, known)
     cost = settle(network)
     notes = {
         "measured": True,
@@ -117,13 +122,14 @@ def lccl(model: nn.Module, space: Space, budget: Budget, context: Context) -> Fo
 
 
 def with_gates(model: nn.Module, space: Space) -> nn.Module:
-    """A copy of the network with a gate beside each convolution but the first."""
+    """A copy of the network with a gate beside each convolution but the first and the cheap."""
     network = copy.deepcopy(model)
-    layers = sorted((x for x in space.layers if x.kind == "conv"), key=lambda layer: layer.order)
-    for layer in layers[1:]:
-        conv = network.get_submodule(layer.name)
-        if isinstance(conv, nn.Conv2d) and conv.out_channels >= LEAST:
-            network.set_submodule(layer.name, Gated(conv))
+    costs = [row for row in layer_costs(space, space.full) if row.kind == "conv"]
+    cheap = CHEAP * sum(row.macs for row in costs) / max(1, len(costs))
+    for row in costs[1:]:
+        conv = network.get_submodule(row.name)
+        if isinstance(conv, nn.Conv2d) and row.outputs >= LEAST and row.macs >= cheap:
+            network.set_submodule(row.name, Gated(conv))
     if not _gates(network):
         raise ValueError(
             f"lccl needs convolutions of {LEAST} channels or more after the first; there are none"
@@ -152,54 +158,65 @@ def measured_cost(
 
     `space` is that of the network without gates.
     """
+    fabric = fabric or make_fabric()
     computed = 0
 
-    def count(gate: Any, inputs: tuple[Tensor]) -> None:
+    def count(gate: Gated, response: Tensor) -> None:
         nonlocal computed
-        computed += (gate.gate(inputs[0]) > 0).sum().item() * gate.conv.weight.numel()
+        computed += int((response > gate.threshold).sum()) * gate.conv.weight.numel()
 
-    _watch(network, split, fabric, count)
+    was_training = network.training
+    network.to(fabric.device).eval()
+    with torch.no_grad(), fabric.autocast(), _watched(network, count):
+        for x in _batches(split):
+            network(fabric.to_device(x))
+    network.train(was_training)
     return round(bounds(network, space)[0] + computed / len(split))
 
 
 def open_gates(
     network: nn.Module, share: float, split: Split, fabric: Fabric | None = None
 ) -> None:
-    """Set the thresholds so that each gate lets this share of the positions pass."""
-    sums = {id(gate): 0.0 for gate in _gates(network).values()}
+    """Set the thresholds so that each gate lets this share of the positions pass.
 
-    def split_at(gate: Any, inputs: tuple[Tensor]) -> None:
+    The batch norms, whose statistics in training may lag far behind, are calibrated with them.
+    """
+    thresholds: dict[Gated, float] = dict.fromkeys(_gates(network).values(), 0.0)
+
+    def divide(gate: Gated, response: Tensor) -> None:
         # right for this batch at once, so that the next gate sees what it will see
-        response = gate.norm(gate.low(inputs[0])).float()
         closed = min(max(1, round((1 - share) * response.numel())), response.numel())
         gate.threshold.copy_(response.flatten().kthvalue(closed).values)
-        sums[id(gate)] += float(gate.threshold) * len(response)
+        thresholds[gate] += float(gate.threshold) * len(response) / len(split)
 
-    _watch(network, split, fabric, split_at)
-    for gate in _gates(network).values():
-        gate.threshold.fill_(sums[id(gate)] / len(split))
-
-
-def _watch(
-    network: nn.Module,
-    split: Split,
-    fabric: Fabric | None,
-    watcher: Callable[[Any, tuple[Tensor]], None],
-) -> None:
-    """Run all images through the network, each gate told to the watcher before it runs."""
-    fabric = fabric or make_fabric()
-    network.to(fabric.device)
     was_training = network.training
-    network.eval()
-    hooks = [gate.register_forward_pre_hook(watcher) for gate in _gates(network).values()]
+    with _watched(network, divide):
+        recalibrate(network, _batches(split), fabric or make_fabric())
+    network.train(was_training)
+    for gate, threshold in thresholds.items():
+        gate.threshold.fill_(threshold)
+
+
+def _batches(split: Split) -> Iterator[Tensor]:
+    # of about one size: a norm can make nothing of a last one of a single image
+    size = ceil(len(split) / ceil(len(split) / BATCH))
+    return (x for x, _ in split.ordered(size))
+
+
+@contextmanager
+def _watched(network: nn.Module, watcher: Callable[[Gated, Tensor], None]) -> Iterator[None]:
+    """The watcher is told what each low-cost layer gives, before the threshold is subtracted."""
+
+    def told(gate: Gated, _: nn.Module, __: Any, response: Tensor) -> None:
+        watcher(gate, response)
+
+    gates = _gates(network).values()
+    hooks = [gate.norm.register_forward_hook(partial(told, gate)) for gate in gates]
     try:
-        with torch.no_grad(), fabric.autocast():
-            for x, _ in split.ordered(BATCH):
-                network(fabric.to_device(x))
+        yield
     finally:
         for hook in hooks:
             hook.remove()
-        network.train(was_training)
 
 
 def calibrate(

@@ -1,11 +1,12 @@
 """From the importance of channels to a shape inside the budget."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from torch import Tensor
 
 from ..budget import Budget
-from ..grouping import Groups
+from ..grouping import Channel, Groups
 from ..shape import Shape
 from ..space import Space
 
@@ -15,6 +16,8 @@ Scores = Mapping[str, Tensor]
 """How important each channel of each group is."""
 
 STEPS = 1000
+State = TypeVar("State")
+Step = TypeVar("Step")
 
 
 def strongest(groups: Groups, scores: Scores, widths: Mapping[str, int]) -> Shape:
@@ -61,14 +64,15 @@ def same_ratio(
     shape = shape_of(widths(step))
     if budget.holds(budget.cost(space, shape)):
         return shape
-    # layers of one width step all at once: let them step one after the other
-    below, above = (widths(max(1, min(STEPS, step + side))) for side in (-1, 1))
-    order = list(sizes)
+    # layers of one width step all at once: from too wide, let them step one after the other
+    if budget.cost(space, shape) < budget.low:
+        step = min(step + 1, STEPS)
+    wide = widths(step)
 
-    def between(count: int) -> Shape:
-        return shape_of({**below, **{name: above[name] for name in order[:count]}})
+    def narrower(name: str, wide: dict[str, int]) -> dict[str, int]:
+        return {**wide, name: max(1, wide[name] - 1)}
 
-    return _checked(space, budget, between(_nearest(space, budget, between, len(order))))
+    return _settled(space, budget, wide, list(sizes), narrower, shape_of)
 
 
 def by_rank(groups: Groups, budget: Budget, scores: Scores) -> Shape:
@@ -84,13 +88,51 @@ def by_rank(groups: Groups, budget: Budget, scores: Scores) -> Shape:
     ]
     rank = [(head, i) for _, head, i in sorted(channels, reverse=True)]
 
-    def shape(count: int) -> Shape:
-        kept = {head: [int(scores[head].argmax())] for head in groups.sizes}
+    def kept(count: int) -> dict[str, list[int]]:
+        found = {head: [int(scores[head].argmax())] for head in groups.sizes}
         for head, i in rank[:count]:
-            kept[head].append(i)
-        return groups.shape(kept)
+            found[head].append(i)
+        return found
 
-    return _checked(groups.space, budget, shape(_nearest(groups.space, budget, shape, len(rank))))
+    count = _nearest(groups.space, budget, lambda n: groups.shape(kept(n)), len(rank))
+    shape = groups.shape(kept(count))
+    cost = budget.cost(groups.space, shape)
+    if budget.holds(cost):
+        return shape
+    # one channel can cost more than the band is wide: some stay that are less important
+    count += cost < budget.low
+
+    def without(channel: Channel, kept: dict[str, list[int]]) -> dict[str, list[int]]:
+        head, i = channel
+        return {**kept, head: [n for n in kept[head] if n != i]}
+
+    order = rank[:count][::-1]
+    return _settled(groups.space, budget, kept(count), order, without, groups.shape)
+
+
+def _settled(
+    space: Space,
+    budget: Budget,
+    start: State,
+    order: Sequence[Step],
+    smaller: Callable[[Step, State], State],
+    shape_of: Callable[[State], Shape],
+) -> Shape:
+    """From above the band into it, by the first steps of an order that do not leap over it."""
+    for step in order:
+        if budget.holds(budget.cost(space, shape_of(start))):
+            break
+        following = smaller(step, start)
+        if budget.cost(space, shape_of(following)) >= budget.low:
+            start = following
+    shape = shape_of(start)
+    cost = budget.cost(space, shape)
+    if not budget.holds(cost):
+        raise ValueError(
+            f"no such shape has {budget.low:,} to {budget.high:,} {budget.metric}, one has "
+            f"{cost:,}; use a larger tolerance"
+        )
+    return shape
 
 
 def _nearest(space: Space, budget: Budget, shape: Callable[[int], Shape], last: int) -> int:
@@ -104,13 +146,3 @@ def _nearest(space: Space, budget: Budget, shape: Callable[[int], Shape], last: 
         middle = (low + high) // 2
         (low, high) = (middle, high) if cost(middle) <= budget.value else (low, middle)
     return min((low, high), key=lambda number: abs(cost(number) - budget.value))
-
-
-def _checked(space: Space, budget: Budget, shape: Shape) -> Shape:
-    cost = budget.cost(space, shape)
-    if not budget.holds(cost):
-        raise ValueError(
-            f"no such shape has {budget.low:,} to {budget.high:,} {budget.metric}, one has "
-            f"{cost:,}; use a larger tolerance"
-        )
-    return shape
