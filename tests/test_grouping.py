@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from networks import NETWORKS, DenseNet, PaddedResNet, randomise
 
 import transformable as tas
+from networks import NETWORKS, DenseNet, PaddedResNet, randomise
 from transformable.budget import Budget
 from transformable.grouping import Groups
 from transformable.methods.picking import by_rank, by_ratio, same_ratio, strongest

@@ -263,6 +263,19 @@ def test_an_update_is_a_step_of_ddpg() -> None:
             assert torch.allclose(ours, 0.99 * slow + 0.01 * fast, atol=1e-7)
 
 
+def test_an_agent_is_decided_by_its_seed_alone() -> None:
+    state = torch.ones(2)
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    one, other = Agent(2, seed=1), Agent(2, seed=2)
+    assert torch.equal(before, torch.get_rng_state())
+    torch.rand(1)
+    again = Agent(2, seed=1)
+    assert [again.act(state, 0), again.guess(state)] == [one.act(state, 0), one.guess(state)]
+    assert other.act(state, 0) != again.act(state, 0)
+    assert other.guess(state) != again.guess(state)
+
+
 def test_rewards_are_taken_against_their_moving_mean() -> None:
     agent = Agent(1, seed=0)
     means = [agent._mean(torch.tensor(rewards)) for rewards in ([1.0, 3.0], [4.0, 4.0], [0.0])]

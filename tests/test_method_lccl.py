@@ -17,6 +17,7 @@ from transformable.config import Searching, Training
 from transformable.cost import macs
 from transformable.data import Dataset, from_tensors
 from transformable.init import initialise
+from transformable.methods import lccl as module
 from transformable.methods.lccl import (
     Gated,
     bounds,
@@ -158,7 +159,9 @@ def test_a_gate_multiplies(options: dict[str, int]) -> None:
     torch.testing.assert_close(gated.low.weight[0], conv.weight.abs().mean(0))
     gated.low.weight.data.normal_(0, 0.3)
     x = torch.randn(2, 3, 8, 8)
-    gate = gated.low(x) / (1 + gated.norm.eps) ** 0.5 - 0.3
+    twin = copy.deepcopy(conv)
+    twin.weight, twin.bias = gated.low.weight, None
+    gate = twin(x) / (1 + gated.norm.eps) ** 0.5 - 0.3
     gated.threshold.fill_(0.3)
     assert 0 < (gate > 1).sum() < (gate > 0).sum() < gate.numel()
     torch.testing.assert_close(gated(x), conv(x) * gate.clamp(0, 1))
@@ -297,6 +300,28 @@ def test_many_positions_of_one_response() -> None:
     budget = Budget.of(0.8, space)
     calibrate(gated, space, budget, split)
     assert budget.holds(measured_cost(gated, space, split))
+
+
+def test_a_cost_that_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A straight line through one point would go to and fro for ever."""
+    model, space = network("resnet20")
+    gated = with_gates(model, space)
+    smallest, largest = bounds(gated, space)
+    budget = Budget.of(0.5, space)
+    shares = []
+
+    def opened(_: nn.Module, share: float, *__: object) -> None:
+        shares.append(share)
+
+    def cost(*_: object) -> int:
+        steep = min(1.0, max(0.0, 20 * (shares[-1] - 0.6)))
+        return round(smallest + steep * (largest - smallest))
+
+    monkeypatch.setattr(module, "open_gates", opened)
+    monkeypatch.setattr(module, "measured_cost", cost)
+    calibrate(gated, space, budget, images().train)
+    assert abs(cost() - budget.value) <= (budget.high - budget.low) / 20
+    assert len(shares) < 15
 
 
 def test_what_is_not_possible() -> None:

@@ -8,6 +8,7 @@ from .method import Context, Found, Method
 
 __all__ = ["METHODS", "Context", "Found", "Method", "method"]
 
+
 def method(name: str) -> Method:
     """The method of this name.
 

@@ -5,8 +5,8 @@ Behind each channel of a batch norm stands a gate of value 1. To close it change
 first order, by the gradient of the gate; the square of that, as a mean over steps, is what the
 channel is worth. While the network is trained further, the gates of the channels that are worth
 least in the whole network are closed. The paper closes some after every few steps; here it is after
-each epoch, on a straight line down to the budget. Where no norm scales a channel, the gate stands
-behind the filter.
+each epoch, on a straight line down to the budget. Where no norm follows a layer, the gates stand
+behind its filters.
 """
 
 import copy
@@ -105,12 +105,17 @@ class Gates:
 
 
 def _gated(model: nn.Module, groups: Groups) -> Iterator[tuple[Layer, Any]]:
-    """The norms, and the filters of channels that have none."""
-    behind = list(norms(model, groups))
-    scaled = {c[0] for layer, _ in behind for c in groups.channels(layer.outputs) if c is not None}
-    yield from behind
-    for head, layer in groups.makers():
-        if head not in scaled:
+    """The norms, and the layers that have none behind them."""
+    scaling = dict(norms(model, groups))
+    yield from scaling.items()
+    names = {layer.name for layer in scaling}
+    followed = {
+        node.target
+        for node in groups.space.graph.nodes
+        if any(user.target in names for user in node.users)
+    }
+    for _, layer in groups.makers():
+        if layer.name not in followed:
             yield layer, model.get_submodule(layer.name)
 
 
