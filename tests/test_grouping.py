@@ -128,3 +128,17 @@ def test_a_band_that_no_ratio_meets_is_refused_with_what_is_near() -> None:
     budget = Budget(metric="macs", value=5_000_000.5, low=5_000_001, high=5_000_001)
     with pytest.raises(ValueError, match=r"no such shape has 5,000,001 .* one has [\d,]+; use"):
         by_ratio(groups, budget, random_scores(groups))
+
+
+def test_a_network_that_was_slimmed_before_can_be_picked_from_again() -> None:
+    net = randomise(tas.models.build("resnet20"))
+    space = tas.Space.trace(net, (3, 16, 16))
+    small = tas.slim(net, space, space.full.replace(widths={"stages.1.2.conv2": 20}))
+    again = tas.Space.trace(small, (3, 16, 16))
+    groups = Groups(again)
+    assert groups.sizes["stages.1.2.conv2"] == 20
+    budget = Budget.of(0.5, again)
+    for pick in (by_ratio, by_rank):
+        shape = pick(groups, budget, random_scores(groups))
+        assert budget.holds(budget.cost(again, shape))
+        assert tas.slim(small, again, shape).eval()(torch.rand(1, 3, 16, 16)).shape == (1, 10)

@@ -120,5 +120,6 @@ def _heads(space: Space) -> dict[str, str]:
                 # what was moved to other places has other numbers there
                 owner.append(None)
     for join in space.joins:
-        tie([owner[part] for part in join.operands])
+        if len({space.layouts[part].size for part in join.operands}) == 1:
+            tie([owner[part] for part in join.operands])
     return {name: find(name) for name in head}

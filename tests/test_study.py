@@ -1,0 +1,86 @@
+"""The trials of a sweep in an Optuna study."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from transformable import study as module
+from transformable.grid import Sweep, Trial
+from transformable.study import Study
+
+A, B = (Trial(method="tas", budget=budget, seed=0) for budget in ("0.3", "0.5"))
+ROWS = [{"accuracy": 0.5, "cost": 10}, {"accuracy": 0.75, "cost": 12}]
+
+
+def test_each_trial_is_given_once(tmp_path: Path) -> None:
+    first, second = (Study(Sweep(), tmp_path) for _ in range(2))
+    first.put([A, B])
+    second.put([A, B])
+    taken = [first.take(), second.take(), first.take(), second.take()]
+    assert taken == [A, B, None, None]
+    first.finish(A, ROWS, None)
+    assert second.rows() == {A: ROWS}
+    assert second.busy()
+    second.finish(B, ROWS, "it failed")
+    assert not first.busy()
+    assert first.rows() == {A: ROWS, B: ROWS}
+
+
+def test_the_same_trial_put_in_line_twice_at_once_is_run_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (Study(Sweep(), tmp_path) for _ in range(2))
+    # both look before either has put anything in line
+    monkeypatch.setattr(Study, "_live", lambda self: [])
+    first.put([A])
+    second.put([A])
+    monkeypatch.undo()
+    assert second.take() == A
+    assert first.take() is None
+    second.finish(A, ROWS, None)
+    assert not first.busy()
+
+
+def test_what_failed_is_put_in_line_again_by_the_next_call(tmp_path: Path) -> None:
+    first = Study(Sweep(), tmp_path)
+    first.put([A, B])
+    assert first.take() == A
+    first.finish(A, ROWS, "it failed")
+    assert first.take() == B
+    first.leave()
+    second = Study(Sweep(), tmp_path)
+    second.put([A, B])
+    assert {second.take(), second.take()} == {A, B}
+
+
+def test_the_trial_of_a_process_that_is_gone_goes_to_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BEAT", 1)
+    monkeypatch.setattr(module, "GRACE", 2)
+    gone, other = (Study(Sweep(), tmp_path) for _ in range(2))
+    gone.put([A])
+    assert gone.take() == A
+    assert other.take() is None
+    other.beat()
+    assert other.take() is None  # not yet
+    end = time.monotonic() + 30
+    while (found := other.take()) is None and time.monotonic() < end:
+        time.sleep(0.2)
+        other.beat()
+    assert found == A
+
+
+def test_a_study_belongs_to_one_set_of_settings(tmp_path: Path) -> None:
+    Study(Sweep(epochs=2), tmp_path)
+    Study(Sweep(epochs=2, budgets="0.1,0.2", jobs=2, methods="pfec"), tmp_path)
+    with pytest.raises(ValueError, match="another sweep: epochs is 2 there and 3 here"):
+        Study(Sweep(epochs=3), tmp_path)
+    Study(Sweep(epochs=3, study="other"), tmp_path)
+
+
+@pytest.mark.parametrize("url", ["nonsense", "sqlite:////no/such/folder/study.db"])
+def test_a_storage_that_cannot_be_opened_is_named(url: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"cannot open the study in storage '{url}'"):
+        Study(Sweep(storage=url), tmp_path)
