@@ -67,6 +67,13 @@ def test_compare(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "lccl" in (folder / "c" / "results.md").read_text()
     assert "uniform" in (folder / "c" / "report.html").read_text()
 
+    # the report can be made again from what is there
+    page = (folder / "c" / "report.html").read_text()
+    (folder / "c" / "report.html").unlink()
+    assert main(["report", "c", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["report"] == "c/report.html"
+    assert (folder / "c" / "report.html").read_text() == page
+
     # what is done is not done again, also if more is asked for; what failed is tried again
     before = written(folder / "c")
     result = run(capsys, *options, "--methods=uniform,pfec,lccl")

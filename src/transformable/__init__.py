@@ -5,7 +5,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import data, models
+    from . import data, methods, models
     from .budget import Budget
     from .config import Distilling, Searching, Training
     from .cost import macs, params
@@ -37,6 +37,7 @@ __all__ = [
     "evaluate",
     "load",
     "macs",
+    "methods",
     "models",
     "params",
     "prune",

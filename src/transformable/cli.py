@@ -80,7 +80,7 @@ COMMANDS = {
         function="transformable.commands.export:export",
     ),
     "report": Command(
-        summary="explain a run of tas prune in one HTML page",
+        summary="explain a run of tas prune, compare or sweep in one HTML page",
         config="transformable.queries:Report",
         function="transformable.commands.report:report",
     ),

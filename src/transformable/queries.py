@@ -46,10 +46,11 @@ class Export:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Explain a run of tas prune: report.html, one file for a browser, and summary.md."""
+    """Explain a run of tas prune, compare or sweep: report.html, one file for a browser, and the
+    same in short (summary.md, or results.md with results.csv)."""
 
     run: Annotated[Positional[str | None], arg(metavar="RUN_DIR")] = None
-    """Folder of a finished run of tas prune."""
+    """Folder of a finished run of tas prune, compare or sweep."""
     config: File = None
     """TOML file with any of these keys."""
     json: bool = False

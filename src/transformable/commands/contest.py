@@ -23,8 +23,8 @@ from ..factory import network
 from ..grid import Grid, Trial
 from ..measuring import machine
 from ..presets import SEARCHES, TEACHERS, TRANSFERS
-from ..report.comparison import page
-from ..report.results import csv_text, live_table, markdown
+from ..report import write_comparison
+from ..report.results import live_table
 from ..runs import Run, write_whole
 from ..space import Space
 from ..stages import Stages
@@ -177,13 +177,8 @@ class Contest:
             reasons = [row["reason"] for row in rows if row["reason"]]
             raise ValueError(f"all {len(rows)} runs failed; the first: {(reasons or ['?'])[0]}")
         result = {**facts, "rows": rows, "out": str(self.folder)}
-        for name, text in (
-            ("results.csv", csv_text(rows)),
-            ("results.md", markdown(rows, facts)),
-            ("report.html", page(rows, facts)),
-            ("result.json", json.dumps(result, indent=2) + "\n"),
-        ):
-            write_whole(self.folder / name, text)
+        write_comparison(self.folder, rows, facts)
+        write_whole(self.folder / "result.json", json.dumps(result, indent=2) + "\n")
         return result
 
     @contextmanager
