@@ -10,6 +10,30 @@ from transformable.data import Dataset, from_tensors
 from transformable.methods import Context
 
 
+class Block(nn.Module):
+    """Adds to a stream."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.bn = nn.Conv2d(12, 12, 3, padding=1), nn.BatchNorm2d(12)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        added: torch.Tensor = self.bn(self.conv(x)) + x
+        return added.relu()
+
+
+def stream() -> nn.Module:
+    """All channels are of one group, so that one of them is much of the network."""
+    return nn.Sequential(
+        nn.Conv2d(3, 12, 3, padding=1),
+        nn.BatchNorm2d(12),
+        nn.Sequential(Block(), Block()),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(12, 4),
+    )
+
+
 def images(size: int = 8, count: int = 48) -> Dataset:
     """Random images of four classes."""
     generator = torch.Generator().manual_seed(0)
@@ -30,6 +54,9 @@ def context(size: int = 8, seed: int = 0, epochs: int = 2) -> Context:
 def network(name: str, size: int = 8) -> tuple[nn.Module, tas.Space]:
     """A network with weights that differ from channel to channel, and its space."""
     torch.manual_seed(0)
+    if name == "stream":
+        net = randomise(stream())
+        return net, tas.Space.trace(net, (3, size, size))
     if name in NETWORKS:
         make, shape = NETWORKS[name]
         net = randomise(make())

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import transformable as tas
+from methodical import network
 from networks import NETWORKS, DenseNet, PaddedResNet, randomise
 from transformable.budget import Budget
 from transformable.grouping import Groups
@@ -142,3 +143,16 @@ def test_a_network_that_was_slimmed_before_can_be_picked_from_again() -> None:
         shape = pick(groups, budget, random_scores(groups))
         assert budget.holds(budget.cost(again, shape))
         assert tas.slim(small, again, shape).eval()(torch.rand(1, 3, 16, 16)).shape == (1, 10)
+
+
+def test_where_a_channel_of_a_stream_is_too_much_single_layers_give_way() -> None:
+    net, space = network("stream")
+    groups = Groups(space)
+    assert len(groups.sizes) == 1
+    # 7 of 12 channels are 0.37 of the cost, 8 are 0.47
+    budget = Budget.of(0.42, space, tolerance=0.03)
+    for pick in (by_ratio, by_rank):
+        shape = pick(groups, budget, random_scores(groups))
+        assert budget.holds(budget.cost(space, shape))
+        assert set(shape.widths.values()) == {7, 8}
+        assert tas.slim(net, space, shape)(torch.rand(1, 3, 8, 8)).shape == (1, 4)

@@ -16,7 +16,8 @@ from transformable.config import Metric, Searching
 from transformable.data import from_tensors
 from transformable.grouping import Groups
 from transformable.methods import autoslim as module
-from transformable.methods.autoslim import answers, autoslim, greedy, recalibrate, sandwich, worth
+from transformable.methods.autoslim import answers, autoslim, greedy, sandwich, worth
+from transformable.methods.judging import recalibrate
 from transformable.methods.method import Context
 from transformable.methods.picking import Scores, strongest
 from transformable.shape import Shape
@@ -410,6 +411,6 @@ def test_a_band_that_no_step_meets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "evaluate", first_layer_hurts_least)
     target = cost_of_chain(7, 3)
     budget = Budget(metric="macs", value=target, low=target, high=target)
-    words = f"ends at {cost_of_chain(6, 4):,} macs, and no step leads from there to {target:,}"
+    words = f"no such shape has {target:,} to {target:,} macs, one has {cost_of_chain(6, 4):,}"
     with pytest.raises(ValueError, match=words):
         autoslim(model, space, budget, images)

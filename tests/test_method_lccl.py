@@ -207,8 +207,6 @@ def test_a_share_to_the_position() -> None:
         open_gates(gated, opened / count, split)
         gated.eval()
         response = gate.norm(gate.low(gated[1](gated[0](x))))  # type: ignore[index]
-        # the norm's variance is now that of a sample: a little larger than in the pass before
-        response = response * (count / (count - 1)) ** 0.5
         assert int((response > gate.threshold + 1e-5).sum()) == opened
         assert int((response > gate.threshold - 1e-5).sum()) == opened + 1
 

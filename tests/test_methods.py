@@ -61,6 +61,16 @@ def test_the_seed_decides(name: str) -> None:
         assert torch.equal(value, state[key]), key
 
 
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "tas-depth"])
+def test_inside_a_narrow_band_where_one_channel_is_much(name: str) -> None:
+    model, space = network("stream")
+    # 7 of 12 channels are 0.37 of the cost, 8 are 0.47
+    budget = Budget.of(0.42, space, tolerance=0.03)
+    result = method(name)(model, space, budget, context())
+    assert budget.holds(result.cost)
+    assert result.model.eval()(torch.rand(2, 3, 8, 8)).shape == (2, 4)
+
+
 def test_no_method_sees_the_test_set() -> None:
     ours = context()
     assert ours.dataset.test is ours.dataset.validation

@@ -89,6 +89,13 @@ class Groups:
                 case Own(_, name) if layer.kind in ("conv", "linear"):
                     yield self.head[name], layer
 
+    def kept(self, shape: Shape) -> dict[str, list[int]]:
+        """Of each group the channels that any of its layers keeps."""
+        kept: dict[str, set[int]] = {head: set() for head in self.sizes}
+        for name, channels in shape.channels.items():
+            kept[self.head[name]].update(channels)
+        return {head: sorted(channels) for head, channels in kept.items()}
+
     def shape(self, kept: dict[str, list[int]]) -> Shape:
         """The shape that keeps these channels of each group, and all blocks."""
         full = self.space.full

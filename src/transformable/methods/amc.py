@@ -22,8 +22,6 @@ from torch import Tensor, nn
 
 from ..budget import Budget
 from ..cost import layer_cost
-from ..data import Split
-from ..data.seeds import generator
 from ..evaluation import evaluate
 from ..grouping import Groups
 from ..progress import Progress
@@ -32,11 +30,11 @@ from ..slimming import slim
 from ..space import Space
 from ..tracing import Layer
 from ..training import own_randomness
-from .autoslim import recalibrate
 from .ddpg import Agent
+from .judging import recalibrate, some
 from .method import Context, Found
 from .pfec import l1
-from .picking import Scores, by_ratio, strongest
+from .picking import Scores, by_ratio, loosened, strongest
 
 __all__ = ["amc"]
 
@@ -63,12 +61,12 @@ def amc(model: nn.Module, space: Space, budget: Budget, context: Context) -> Fou
     """Search for the shares of channels, and keep in each layer the filters of largest L1 norm."""
     groups = Groups(space)
     course = Course(groups, budget, l1(model, groups))
-    seen = _some(context.dataset.train, CALIBRATION, context.seed)
-    judges = _some(context.dataset.validation, IMAGES, context.seed)
+    seen = some(context.dataset.train, CALIBRATION, context.seed)
+    judges = some(context.dataset.validation, IMAGES, context.seed)
 
     def pruned(widths: Widths) -> nn.Module:
         batches = (x for x, _ in seen.shuffled(BATCH, seed=context.seed, epoch=0))
-        return recalibrate(slim(model, space, course.shape(widths)), batches, context.fabric)
+        return recalibrate(slim(model, space, course.inside(widths)), batches, context.fabric)
 
     def reward(widths: Widths) -> float:
         return evaluate(pruned(widths), judges, fabric=context.fabric)["accuracy"]
@@ -77,14 +75,9 @@ def amc(model: nn.Module, space: Space, budget: Budget, context: Context) -> Fou
         states = embedding(model, groups, budget)
         episodes = search(course, states, reward, context.seed, context.progress)
         accuracy, widths = max(episodes, key=lambda episode: episode[0])
-        small, shape = pruned(widths).train(model.training), course.shape(widths)
+        small, shape = pruned(widths).train(model.training), course.inside(widths)
     notes = {"episodes": len(episodes), "accuracy": accuracy, "judged_by": len(judges)}
     return Found(shape=shape, model=small, cost=budget.cost(space, shape), notes=notes)
-
-
-def _some(split: Split, count: int, seed: int) -> Split:
-    order = generator("some", seed).permutation(len(split))
-    return split.subset(torch.from_numpy(order[:count]))
 
 
 class Course:
@@ -108,6 +101,10 @@ class Course:
 
     def cost(self, widths: Widths) -> int:
         return self.budget.cost(self.groups.space, self.shape(widths))
+
+    def inside(self, widths: Widths) -> Shape:
+        """The shape of an episode, which is inside the band."""
+        return loosened(self.groups, self.budget, self.scores, self.shape(widths))
 
     def bounds(self, decided: Widths) -> tuple[int, int]:
         """The widths of the next group with which the later ones can still keep the budget.
@@ -144,8 +141,8 @@ class Course:
             ]
             nearest = min(moved, key=off, default=widths)
             if off(nearest) >= off(widths):
-                even = by_ratio(self.groups, self.budget, self.scores).widths
-                return {head: even[head] for head in self.largest}
+                even = by_ratio(self.groups, self.budget, self.scores)
+                return {head: len(each) for head, each in self.groups.kept(even).items()}
             widths = nearest
         return dict(widths)
 

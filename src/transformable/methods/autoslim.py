@@ -17,18 +17,14 @@ one; the paper trains it again from scratch.
 
 import copy
 from bisect import bisect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from math import ceil
 
 import torch
 import torch.nn.functional as F
-from lightning_fabric import Fabric
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..budget import Budget
-from ..data import Split, TensorSplit
-from ..data.seeds import generator
 from ..evaluation import evaluate
 from ..grouping import Groups
 from ..shape import Shape
@@ -36,10 +32,11 @@ from ..slimming import slim
 from ..space import Space
 from ..tracing import Layer, kept
 from ..training import Objective, cross_entropy, own_randomness
+from .judging import recalibrate, some
 from .method import Context, Found
-from .picking import Scores, by_ratio, strongest
+from .picking import Scores, by_ratio, loosened, strongest
 
-__all__ = ["answers", "autoslim", "greedy", "recalibrate", "sandwich", "worth"]
+__all__ = ["answers", "autoslim", "greedy", "sandwich", "worth"]
 
 RANDOM = 2
 """Random networks a step."""
@@ -64,8 +61,8 @@ def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -
     by_ratio(groups, budget, ranks)  # refuses, before anything is trained, what cannot be met
     network = copy.deepcopy(model)
     context.train(network, objective=sandwich(network, groups, ranks, context))
-    seen = _some(context.dataset.train, RECALIBRATED, context.seed)
-    judges = _some(context.dataset.validation, JUDGED, context.seed)
+    seen = some(context.dataset.train, RECALIBRATED, context.seed)
+    judges = some(context.dataset.validation, JUDGED, context.seed)
 
     def small(shape: Shape) -> nn.Module:
         # whole batches: a norm can make nothing of a last one of a single image
@@ -80,15 +77,11 @@ def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -
         for steps, shape in enumerate(greedy(groups, budget, ranks, score)):
             cost = budget.cost(space, shape)
             context.progress.note(f"narrowed {steps} times: {cost:,} {budget.metric}")
-        if not budget.holds(cost):
-            raise ValueError(
-                f"autoslim ends at {cost:,} {budget.metric}, and no step leads from there to "
-                f"{budget.low:,} to {budget.high:,}; use a larger tolerance"
-            )
+        shape = loosened(groups, budget, ranks, shape)
         return Found(
             shape=shape,
             model=small(shape).train(model.training),
-            cost=cost,
+            cost=budget.cost(space, shape),
             notes={"steps": steps, "judged_by": len(judges)},
         )
 
@@ -176,23 +169,6 @@ def _index(channels: list[int]) -> slice | Tensor:
     return slice(len(channels)) if leading else torch.tensor(channels)
 
 
-def recalibrate(network: nn.Module, batches: Iterable[Tensor], fabric: Fabric) -> nn.Module:
-    """Give the batch norms the mean and variance of these images, in place."""
-    norms = [m for m in network.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
-    momenta = [norm.momentum for norm in norms]
-    network.to(fabric.device).eval()
-    for norm in norms:
-        norm.reset_running_stats()
-        norm.train()
-        norm.momentum = None  # the mean over all batches
-    with torch.no_grad(), fabric.autocast():
-        for x in batches:
-            network(fabric.to_device(x))
-    for norm, momentum in zip(norms, momenta, strict=True):
-        norm.momentum = momentum
-    return network.eval()
-
-
 def greedy(groups: Groups, budget: Budget, ranks: Scores, score: Score) -> Iterator[Shape]:
     """The shapes on the way from the network as it is to the target, each narrower by a step.
 
@@ -246,13 +222,3 @@ def _steps(
     return allowed([{head: low} for head, low in whole.items()]) or allowed(
         [nearest(head, low) for head, low in whole.items()]
     )
-
-
-def _some(split: Split, count: int, seed: int) -> TensorSplit:
-    """Some images of a split, in memory: they are looked at again and again."""
-    picked = torch.from_numpy(generator("autoslim", seed).permutation(len(split))[:count])
-    batches = list(split.subset(picked).ordered(BATCH))
-    images, labels = (torch.cat(parts) for parts in zip(*batches, strict=True))
-    channels = images.shape[1]
-    zeros, ones = torch.zeros(channels), torch.ones(channels)
-    return TensorSplit(images=images, labels=labels, mean=zeros, std=ones, padding=0, flips=False)

@@ -28,10 +28,11 @@ from ..grouping import Groups
 from ..shape import Shape
 from ..slimming import slim
 from ..space import Space
-from ..tracing import Layer, kept
+from ..tracing import Layer
+from ..tracing import kept as kept_of
 from ..training import own_randomness
 from .method import Context, Found
-from .picking import by_ratio
+from .picking import by_ratio, loosened
 from .reconstruction import lasso_problem, least_squares, ranking, windows
 
 __all__ = ["cp"]
@@ -53,7 +54,8 @@ def cp(model: nn.Module, space: Space, budget: Budget, context: Context) -> Foun
     """Keep the channels that the LASSO keeps, with weights that make up for the others."""
     groups = Groups(space)
     leading = {head: -torch.arange(size).float() for head, size in groups.sizes.items()}
-    widths = by_ratio(groups, budget, leading).widths
+    kept = groups.kept(by_ratio(groups, budget, leading))
+    widths = {head: len(channels) for head, channels in kept.items()}
     scores: dict[str, Tensor] = {}
 
     def by_lasso(head: str, gram: Tensor, correlation: Tensor) -> list[int]:
@@ -67,10 +69,11 @@ def cp(model: nn.Module, space: Space, budget: Budget, context: Context) -> Foun
         if not budget.holds(budget.cost(space, pruning.shape)):
             # a padded shortcut puts channels of one group beside those of another, and then the
             # cost depends on which ones they are: with these in front, solve for the ratio again
-            chosen = by_ratio(groups, budget, scores).channels
+            chosen = groups.kept(by_ratio(groups, budget, scores))
             pruning = Pruning(model, groups, context)
-            pruning.run(lambda head, *_: list(chosen[head]))
-        small, shape = pruning.slim(), pruning.shape
+            pruning.run(lambda head, *_: chosen[head])
+        shape = loosened(groups, budget, scores, pruning.shape)
+        small = slim(pruning.weights, space, shape)
     return Found(shape=shape, model=small, cost=budget.cost(space, shape))
 
 
@@ -172,7 +175,7 @@ class Pruning:
         """Which inputs and outputs of the layer are left."""
         layouts = self.groups.space.layouts
         masks = self.groups.space.masks(self.shape)
-        ins, outs = (kept(layouts, masks, i) for i in (layer.inputs, layer.outputs))
+        ins, outs = (kept_of(layouts, masks, i) for i in (layer.inputs, layer.outputs))
         return torch.tensor(ins), torch.tensor(outs)
 
 

@@ -34,10 +34,9 @@ from torch import Tensor, nn
 from ..budget import Budget
 from ..cost import layer_costs, macs
 from ..data import Split
-from ..data.seeds import generator
 from ..devices import make_fabric
 from ..space import Space
-from .autoslim import recalibrate
+from .judging import recalibrate, some
 from .method import Context, Found
 
 __all__ = ["Gated", "bounds", "calibrate", "lccl", "measured_cost", "open_gates", "with_gates"]
@@ -50,6 +49,8 @@ a one: there is little to win, and behind a closed gate there all of the stream 
 IMAGES = 1000
 """Training images that the thresholds are set by."""
 BATCH = 250
+PIXELS, FEWEST = 1000 * 32 * 32, 64
+"""Of the images that are looked at together, or at least so many of them."""
 TRIES = 20
 
 
@@ -106,7 +107,7 @@ def lccl(model: nn.Module, space: Space, budget: Budget, context: Context) -> Fo
             f"a budget of {budget.value:,.0f} MACs is not possible with lccl: this network can "
             f"have {smallest:,} to {largest:,}"
         )
-    known = _some(context.dataset.train, context.seed)
+    known = some(context.dataset.train, IMAGES, context.seed)
     open_gates(network, share, known, context.fabric)
     context.train(network, each_epoch=lambda net: open_gates(net, share, known, context.fabric))
     settle = _settle(space, budget, context, known)
@@ -181,20 +182,26 @@ def open_gates(
 
     The batch norms, whose statistics in training may lag far behind, are calibrated with them.
     """
-    thresholds: dict[Gated, float] = dict.fromkeys(_gates(network).values(), 0.0)
 
     def divide(gate: Gated, response: Tensor) -> None:
-        # right for this batch at once, so that the next gate sees what it will see
+        # at once, so that the next gate sees what it will see
         closed = min(max(1, round((1 - share) * response.numel())), response.numel())
         gate.threshold.copy_(response.flatten().kthvalue(closed).values)
-        thresholds[gate] += float(gate.threshold) * len(response) / len(split)
 
+    fabric = fabric or make_fabric()
     was_training = network.training
-    with _watched(network, divide):
-        recalibrate(network, _batches(split), fabric or make_fabric())
+    with _watched(network, divide), torch.no_grad():
+        recalibrate(network, _batches(split), fabric)
+        # and once more, now that the norms are what they will be, by many images together
+        x, _ = next(iter(split.ordered(_many(split))))
+        network(fabric.to_device(x))
     network.train(was_training)
-    for gate, threshold in thresholds.items():
-        gate.threshold.fill_(threshold)
+
+
+def _many(split: Split) -> int:
+    """Images that are looked at together: not more than fit into the memory."""
+    x, _ = next(iter(split.ordered(1)))
+    return max(FEWEST, PIXELS // (x.shape[2] * x.shape[3]))
 
 
 def _batches(split: Split) -> Iterator[Tensor]:
@@ -256,8 +263,3 @@ def _settle(
         )
 
     return settle
-
-
-def _some(split: Split, seed: int) -> Split:
-    picked = generator("lccl", seed).permutation(len(split))[:IMAGES]
-    return split.subset(torch.from_numpy(picked))

@@ -10,7 +10,7 @@ from ..grouping import Channel, Groups
 from ..shape import Shape
 from ..space import Space
 
-__all__ = ["Scores", "by_rank", "by_ratio", "same_ratio", "strongest"]
+__all__ = ["Scores", "by_rank", "by_ratio", "loosened", "same_ratio", "strongest"]
 
 Scores = Mapping[str, Tensor]
 """How important each channel of each group is."""
@@ -42,9 +42,10 @@ def by_ratio(groups: Groups, budget: Budget, scores: Scores) -> Shape:
     ((0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10), 46)
     """
 
-    return same_ratio(
+    shape = _one_ratio(
         groups.space, budget, groups.sizes, lambda widths: strongest(groups, scores, widths)
     )
+    return loosened(groups, budget, scores, shape)
 
 
 def same_ratio(
@@ -55,6 +56,17 @@ def same_ratio(
     largest: float = 1.0,
 ) -> Shape:
     """The shape of the widths that are one share of the sizes, with which the budget holds."""
+    return _checked(space, budget, _one_ratio(space, budget, sizes, shape_of, largest))
+
+
+def _one_ratio(
+    space: Space,
+    budget: Budget,
+    sizes: Mapping[str, int],
+    shape_of: Callable[[Mapping[str, int]], Shape],
+    largest: float = 1.0,
+) -> Shape:
+    """In the band, or above it where one step leaps over it."""
 
     def widths(step: int) -> dict[str, int]:
         share = largest * step / STEPS
@@ -107,7 +119,27 @@ def by_rank(groups: Groups, budget: Budget, scores: Scores) -> Shape:
         return {**kept, head: [n for n in kept[head] if n != i]}
 
     order = rank[:count][::-1]
-    return _settled(groups.space, budget, kept(count), order, without, groups.shape)
+    shape = _settled(groups.space, budget, kept(count), order, without, groups.shape)
+    return loosened(groups, budget, scores, shape)
+
+
+def loosened(groups: Groups, budget: Budget, scores: Scores, shape: Shape) -> Shape:
+    """Into the band also where one channel of a whole group is more than it.
+
+    Single layers then lose a channel that the others of their group keep.
+    """
+    for name, head in groups.head.items():
+        if budget.holds(budget.cost(groups.space, shape)):
+            break
+        channels = shape.channels[name]
+        weakest = min(channels, key=lambda i: float(scores[head][i]))
+        left = tuple(i for i in channels if i != weakest)
+        if left:
+            widths, picked = {**shape.widths, name: len(left)}, {**shape.channels, name: left}
+            narrower = Shape(widths, shape.depths, picked)
+            if budget.cost(groups.space, narrower) >= budget.low:
+                shape = narrower
+    return _checked(groups.space, budget, shape)
 
 
 def _settled(
@@ -118,14 +150,17 @@ def _settled(
     smaller: Callable[[Step, State], State],
     shape_of: Callable[[State], Shape],
 ) -> Shape:
-    """From above the band into it, by the first steps of an order that do not leap over it."""
+    """From above the band into it, or as near as the first steps that do not leap over it lead."""
     for step in order:
         if budget.holds(budget.cost(space, shape_of(start))):
             break
         following = smaller(step, start)
         if budget.cost(space, shape_of(following)) >= budget.low:
             start = following
-    shape = shape_of(start)
+    return shape_of(start)
+
+
+def _checked(space: Space, budget: Budget, shape: Shape) -> Shape:
     cost = budget.cost(space, shape)
     if not budget.holds(cost):
         raise ValueError(

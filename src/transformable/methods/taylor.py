@@ -25,9 +25,12 @@ from ..space import Space
 from ..tracing import Layer
 from .criteria import norms
 from .method import Context, Found
-from .picking import by_rank
+from .picking import by_rank, loosened
 
 __all__ = ["Gates", "taylor"]
+
+MEMORY = 0.1
+"""How much what was found before gates were closed counts afterwards."""
 
 
 def taylor(model: nn.Module, space: Space, budget: Budget, context: Context) -> Found:
@@ -44,7 +47,7 @@ def taylor(model: nn.Module, space: Space, budget: Budget, context: Context) -> 
         gates.close(by_rank(gates.groups, band, gates.worth()))
 
     context.train(net, each_epoch=close)
-    shape = gates.shape()
+    shape = loosened(gates.groups, budget, gates.worth(), gates.shape())
     gates.remove()
     return Found(shape=shape, model=slim(net, space, shape), cost=budget.cost(space, shape))
 
@@ -71,21 +74,20 @@ class Gates:
         return int(self._modules[0][1].rounds)
 
     def worth(self) -> dict[str, Tensor]:
-        """Of each channel, since gates were last closed; a closed one is worth nothing."""
+        """Of each channel; a closed one is worth nothing."""
         return self.groups.mean(
             (layer.outputs, module.squares.cpu() * module.gate.cpu())
             for layer, module in self._modules
         )
 
     def close(self, shape: Shape) -> None:
-        """All but those of the channels that a shape keeps; then count anew."""
+        """All but those of the channels that a shape keeps; what was before counts less then."""
+        kept = self.groups.kept(shape)
         for layer, module in self._modules:
-            kept = [
-                channel is None or channel[1] in shape.channels[channel[0]]
-                for channel in self.groups.channels(layer.outputs)
-            ]
-            module.gate.copy_(torch.tensor(kept))
-            module.squares.zero_()
+            channels = self.groups.channels(layer.outputs)
+            stay = [channel is None or channel[1] in kept[channel[0]] for channel in channels]
+            module.gate.copy_(torch.tensor(stay))
+            module.squares *= MEMORY
             module.rounds += 1
 
     def shape(self) -> Shape:
