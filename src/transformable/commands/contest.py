@@ -21,6 +21,7 @@ from ..budget import Budget
 from ..cost import macs, params
 from ..factory import network
 from ..grid import Grid, Trial
+from ..interrupt import Interrupted
 from ..measuring import machine
 from ..presets import SEARCHES, TEACHERS, TRANSFERS
 from ..report import write_comparison
@@ -185,12 +186,17 @@ class Contest:
     def shown(self, rows: Callable[[], list[dict[str, Any]]]) -> Iterator[Callable[[], None]]:
         """A table that is drawn anew by each call, if there is a terminal to draw it on."""
         console = Console(stderr=True)
-        if not console.is_terminal:
-            yield lambda: None
-            return
-        teacher = _read(self.folder / "teacher" / "result.json")
-        with Live(console=console, refresh_per_second=2, transient=True) as live:
-            yield lambda: live.update(live_table(rows(), teacher))
+        teacher = self.facts(rows())["teacher"]
+        try:
+            if not console.is_terminal:
+                yield lambda: None
+                return
+            with Live(console=console, refresh_per_second=2, transient=True) as live:
+                yield lambda: live.update(live_table(rows(), teacher))
+        except KeyboardInterrupt:
+            raise Interrupted(
+                "what was done is kept; run the same command again to go on"
+            ) from None
 
     def tell(self, trial: Trial, reason: str | None) -> None:
         """A line about a trial that has ended, for a log."""

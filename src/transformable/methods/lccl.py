@@ -51,6 +51,7 @@ IMAGES = 1000
 BATCH = 250
 PIXELS, FEWEST = 1000 * 32 * 32, 64
 """Of the images that are looked at together, or at least so many of them."""
+EPSILON = 1e-4
 TRIES = 20
 
 
@@ -183,15 +184,26 @@ def open_gates(
     The batch norms, whose statistics in training may lag far behind, are calibrated with them.
     """
 
+    owed = 0.0
+
     def divide(gate: Gated, response: Tensor) -> None:
-        # at once, so that the next gate sees what it will see
-        closed = min(max(1, round((1 - share) * response.numel())), response.numel())
-        gate.threshold.copy_(response.flatten().kthvalue(closed).values)
+        # at once, so that the next gate sees what it will see; where positions are few, or many
+        # have one response, the next gates make up for what is missing
+        nonlocal owed
+        total, each = response.numel(), gate.conv.weight.numel()
+        wanted = min(max(0.0, share * total + owed / each), total)
+        edge = response.flatten().kthvalue(max(1, total - round(wanted))).values
+        # beside the edge, not on it, where rounding would decide
+        sides = [(edge + side, int((response > edge + side).sum())) for side in (EPSILON, -EPSILON)]
+        threshold, opened = min(sides, key=lambda side: abs(side[1] - wanted))
+        gate.threshold.copy_(threshold)
+        owed = (wanted - opened) * each
 
     fabric = fabric or make_fabric()
     was_training = network.training
     with _watched(network, divide), torch.no_grad():
         recalibrate(network, _batches(split), fabric)
+        owed = 0.0
         # and once more, now that the norms are what they will be, by many images together
         x, _ = next(iter(split.ordered(_many(split))))
         network(fabric.to_device(x))
