@@ -300,3 +300,22 @@ def test_official_constants(monkeypatch: pytest.MonkeyPatch) -> None:
     assert hundred.url == "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz"
     assert ten.sha256 == "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
     assert hundred.sha256 == "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"
+
+
+def test_images_averaged_to_a_smaller_size(tmp_path: Path) -> None:
+    made = write_binary("cifar10", tmp_path)
+    loaded = data.load("cifar10:16", tmp_path, validation=0)
+    assert loaded.info.input_shape == data.info("cifar10:16").input_shape == (3, 16, 16)
+    assert loaded.info.name == data.info("cifar10:16").name == "cifar10:16"
+    pixels = made["test_batch"][0].reshape(-1, 3, 16, 2, 16, 2).mean((3, 5))
+    [(images, labels)] = loaded.test.ordered(RECORDS)
+    mean, std = (torch.tensor(v).view(3, 1, 1) for v in (loaded.info.mean, loaded.info.std))
+    assert labels.tolist() == made["test_batch"][1]
+    # to a half, because averages are rounded
+    assert (images * std + mean - torch.from_numpy(pixels)).abs().max() <= 0.501
+
+
+@pytest.mark.parametrize("size", ["17", "0", "x", "32"])
+def test_sizes_that_images_cannot_be_averaged_to(size: str) -> None:
+    with pytest.raises(ValueError, match=f"cannot be averaged to '{size}'; give 4, 8, 16"):
+        data.info(f"cifar10:{size}")

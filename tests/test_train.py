@@ -168,6 +168,26 @@ def test_the_rows_of_the_history(dataset: Dataset) -> None:
     assert last["samples_per_second"] == pytest.approx(56 / last["seconds"])
 
 
+def test_what_is_done_after_each_epoch_is_seen_by_its_validation(dataset: Dataset) -> None:
+    net, calls = tiny(), []
+
+    def always_the_first(model: nn.Module) -> None:
+        assert model is net
+        calls.append(net.fc.weight.detach().clone())
+        with torch.no_grad():
+            net.fc.weight.zero_()
+            net.fc.bias.copy_(torch.eye(7)[0])
+
+    trained = train(net, dataset, SETTINGS, each_epoch=always_the_first)
+    assert len(calls) == SETTINGS.epochs
+    share = float((dataset.validation.labels == 0).float().mean())
+    for row in trained.history:
+        assert row["validation_accuracy"] == pytest.approx(share)
+    # what was zero has learnt again in the next epoch
+    assert calls[1].abs().sum() > 0
+    assert net.fc.weight.abs().sum() == 0
+
+
 def test_evaluation_by_hand() -> None:
     logits = torch.tensor(
         [
