@@ -1,11 +1,13 @@
 """Trials in processes: what one does, the others do not feel."""
 
+import multiprocessing
 import time
 from pathlib import Path
 
 import pytest
 
 import working
+from commanding import wait_for
 from transformable.grid import Compare, Trial
 from transformable.workers import Status, failure, run_trials, status
 
@@ -58,6 +60,20 @@ def test_who_stops_lets_the_trials_save(tmp_path: Path) -> None:
         )
     assert (tmp_path / "pfec-0.5-seed0" / "saved").exists()
     assert failure(tmp_path / "pfec-0.5-seed0") is None
+
+
+def test_a_trial_does_not_outlive_its_parent(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("forkserver")
+    process = context.Process(target=working.parent, args=(str(tmp_path),))
+    process.start()
+    folder = tmp_path / "pfec-0.5-seed0"
+    wait_for(folder / "here", process)
+    process.kill()
+    process.join()
+    end = time.monotonic() + 60
+    while not (folder / "saved").exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert (folder / "saved").exists()
 
 
 def test_a_trial_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

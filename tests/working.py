@@ -5,7 +5,8 @@ import signal
 import time
 from pathlib import Path
 
-from transformable.grid import Grid, Trial
+from transformable.grid import Compare, Grid, Trial
+from transformable.workers import run_trials
 
 
 def mixed(args: Grid, trial: Trial, folder: Path) -> None:
@@ -36,3 +37,16 @@ def endless(args: Grid, trial: Trial, folder: Path) -> None:
     except KeyboardInterrupt:
         (folder / "saved").touch()
         raise
+
+
+def parent(folder: str) -> None:
+    """Looks after an endless trial."""
+    left = iter([Trial(method="pfec", budget="0.5", seed=0)])
+    run_trials(
+        Compare(),
+        Path(folder),
+        endless,
+        lambda: next(left, None),
+        lambda trial, reason: None,
+        lambda: None,
+    )

@@ -115,7 +115,8 @@ class Sweep(Grid):
     """How accurate a network can be for what it costs: one method, or more, over several budgets.
 
     With the extra sweep, the trials are kept in an Optuna study: several processes, on one machine
-    or on many, that are given the same storage share them.
+    or on many, that are given the same storage share them. Those that share no folder should be
+    given the same teacher.
     """
 
     methods: List = "tas"

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -85,6 +86,7 @@ def _work(args: Grid, trial: Trial, folder: Path, work: Work) -> None:
     torch.set_num_threads(max(1, torch.get_num_threads() // args.jobs))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Thread(target=_stop_with_parent, daemon=True).start()
     with (folder / LOG).open("a", buffering=1) as log:
         os.dup2(log.fileno(), sys.stdout.fileno())
         os.dup2(log.fileno(), sys.stderr.fileno())
@@ -98,6 +100,14 @@ def _work(args: Grid, trial: Trial, folder: Path, work: Work) -> None:
             kind = "" if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: "
             write_whole(folder / FAILED, json.dumps(f"{kind}{words}"))
             sys.exit(1)
+
+
+def _stop_with_parent() -> None:
+    """A trial whose parent was killed saves and ends too: nobody would look after it."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _reason(exitcode: int | None, folder: Path) -> str | None:
