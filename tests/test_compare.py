@@ -95,6 +95,10 @@ def test_other_settings_need_another_folder(
     run(capsys, "compare", "--methods=uniform", "--seeds=1", "--out=c")
     assert main(["compare", *BASE, "--methods=uniform", "--out=c", "--budget=0.6"]) == 2
     assert "budget is 0.5 there and 0.6 here" in capsys.readouterr().err
+    assert main(["compare", *BASE, "--methods=uniform", "--out=c", "--preset=paper"]) == 2
+    assert "preset is quick there and paper here" in capsys.readouterr().err
+    assert main(["sweep", *BASE, "--out=c"]) == 2
+    assert "run folder c belongs to another command" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -106,6 +110,7 @@ def test_other_settings_need_another_folder(
         ("--seeds=0", "seeds must be at least 1, not 0"),
         ("--budget=0.001", "a budget of 0.001 is"),
         ("--devices=2", "use --jobs instead of --devices"),
+        ("--teacher=nowhere.pt", "nowhere.pt"),
     ],
 )
 def test_bad_input(
@@ -113,7 +118,7 @@ def test_bad_input(
 ) -> None:
     assert main(["compare", *BASE, "--out=c", option]) == 2
     assert message in capsys.readouterr().err
-    assert not (folder / "c" / "teacher").exists()
+    assert not (folder / "c").exists()
 
 
 def test_all_failed_is_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

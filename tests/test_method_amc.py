@@ -400,3 +400,14 @@ def test_progress_counts_the_episodes() -> None:
     search(way, torch.zeros(3, 9), lambda _: next(rewards), 0, Told())
     assert told[:3] == [("episodes", 6, 0), (1,), ("best accuracy 10.0%",)]
     assert told[-2:] == [(6,), ("best accuracy 50.0%",)]
+
+
+@pytest.mark.parametrize("name", ["squeeze-and-excite", "pre-activation"])
+def test_a_row_is_of_its_group(name: str) -> None:
+    model, input_shape = network(name)
+    groups = Groups(Space.trace(model, input_shape))
+    table = embedding(model, groups, Budget.of(0.5, groups.space))
+    sizes = torch.tensor([float(size) for size in groups.sizes.values()])
+    # the widths stand in the second column, as shares of the largest
+    torch.testing.assert_close(table[:, 1], sizes / sizes.max())
+    torch.testing.assert_close(table[:, 0], torch.arange(len(sizes)) / (len(sizes) - 1))

@@ -98,6 +98,23 @@ def test_a_gate_is_worth_the_square_of_its_gradient() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "norm",
+    [nn.BatchNorm2d(4, affine=False), nn.InstanceNorm2d(4), nn.InstanceNorm2d(4, affine=True)],
+)
+def test_gates_stand_behind_any_norm_that_would_undo_them(norm: nn.Module) -> None:
+    torch.manual_seed(0)
+    net, _ = two_layers()
+    net[1] = norm
+    groups = Groups(tas.Space.trace(net, (1, 4, 4)))
+    gates = Gates(net, groups)
+    net.train()
+    x, y = torch.rand(6, 1, 4, 4), torch.arange(6) % 3
+    F.cross_entropy(net(x), y).backward()  # type: ignore[no-untyped-call]
+    # before a norm the gradient would be rounding, 1e-12
+    assert gates.worth()["0"].max() > 1e-8
+
+
 @pytest.mark.parametrize("name", ["resnet20", "mobilenet_v2", "vgg", "pre-activation"])
 def test_closed_gates_compute_what_the_slim_network_computes(name: str) -> None:
     net, space = network(name)

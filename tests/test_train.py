@@ -188,6 +188,25 @@ def test_what_is_done_after_each_epoch_is_seen_by_its_validation(dataset: Datase
     assert net.fc.weight.abs().sum() == 0
 
 
+def test_what_is_done_after_an_epoch_is_not_done_twice(dataset: Dataset, tmp_path: Path) -> None:
+    config, calls = Train(epochs=3, batch_size=8), []
+
+    def stop_in_the_first_validation(model: nn.Module) -> None:
+        calls.append(model)
+        if len(calls) == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def run() -> None:
+        with Run.open(tmp_path / "run", config) as run:
+            train(tiny(), dataset, config, run=run, each_epoch=stop_in_the_first_validation)
+
+    with pytest.raises(Interrupted):
+        run()
+    assert len(calls) == 1
+    run()
+    assert len(calls) == 3
+
+
 def test_evaluation_by_hand() -> None:
     logits = torch.tensor(
         [

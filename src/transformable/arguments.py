@@ -4,7 +4,7 @@ The text under each field is its ``--help``.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
 from tyro.conf import arg
 
@@ -150,6 +150,9 @@ class Pruning(Job):
     """Step between the candidate depths of a stage."""
     validation: float = 0.05
     """Share of the training set that is held out to watch the training (0: none)."""
+
+    # what is not given is the preset's, so that another preset is another run
+    binds: ClassVar[frozenset[str]] = frozenset({"preset"})
 
     def __post_init__(self) -> None:
         Job.__post_init__(self)

@@ -49,6 +49,8 @@ class State(Progressing):
     """Summed over the images of the running epoch, like the counts below."""
     right: int = 0
     seen: int = 0
+    edited: int = 0
+    """Epochs after which ``each_epoch`` was called."""
 
 
 class Tally:

@@ -98,9 +98,10 @@ class Grid(Pruning):
 class Compare(Grid):
     """Which method is best for a network and a budget: all on equal terms.
 
-    One teacher; the same images in the same order, the same schedule and epochs for all. Runs that
-    are done are not run again, also if more methods, seeds or kinds of transfer are asked for; one
-    that fails is shown with its reason, and tried again by the next call.
+    One teacher; the small networks are trained on the same images in the same order, for the same
+    epochs with the same schedule. Runs that are done are not run again, also if more methods, seeds
+    or kinds of transfer are asked for; one that fails is shown with its reason, and tried again by
+    the next call.
     """
 
     budget: str = "0.5"
@@ -130,7 +131,8 @@ class Sweep(Grid):
     study: str = "sweep"
     """Name of the study."""
 
-    grows: ClassVar[frozenset[str]] = Grid.grows | {"budgets", "storage", "study"}
+    # what the trials in a study are is the same for all who share it
+    grows: ClassVar[frozenset[str]] = (Grid.grows - {"transfer"}) | {"budgets", "storage", "study"}
 
     def __post_init__(self) -> None:
         Grid.__post_init__(self)

@@ -23,21 +23,23 @@ if TYPE_CHECKING:
 
     from .space import Space
 
-__all__ = ["Run", "default_folder", "weights_as_bytes", "write_whole"]
+__all__ = ["Run", "default_folder", "free_of", "weights_as_bytes", "write_whole"]
 
 # These do not change what comes out, so a run may go on with other values of them.
-FREE = {
-    "checkpoint_seconds",
-    "config",
-    "data_dir",
-    "device",
-    "dry_run",
-    "download",
-    "json",
-    "out",
-    "preset",
-    "workers",
-}
+FREE = frozenset(
+    {
+        "checkpoint_seconds",
+        "config",
+        "data_dir",
+        "device",
+        "dry_run",
+        "download",
+        "json",
+        "out",
+        "preset",
+        "workers",
+    }
+)
 
 
 class Run:
@@ -92,7 +94,14 @@ class Run:
     def _check(self) -> None:
         path = self.folder / "config.toml"
         if path.exists():
-            _check_same(self.folder, read_config(path, type(self._config)()), self._config)
+            try:
+                there = read_config(path, type(self._config)())
+            except ValueError as error:
+                raise ValueError(
+                    f"run folder {self.folder} belongs to another command ({error}); "
+                    "choose another --out"
+                ) from None
+            _check_same(self.folder, there, self._config)
         elif any(entry.name != ".lock" for entry in self.folder.iterdir()):
             raise ValueError(
                 f"folder {self.folder} has files but no config.toml, so it is not a run folder; "
@@ -292,9 +301,15 @@ def default_folder(config: Job, prefix: str = "") -> Path:
     return Path("runs") / f"{words}-seed{config.seed}"
 
 
+def free_of(config: Job) -> frozenset[str]:
+    """What may be another when a run goes on."""
+    nothing: frozenset[str] = frozenset()
+    return (FREE | getattr(config, "grows", nothing)) - getattr(config, "binds", nothing)
+
+
 def _check_same(folder: Path, old: Job, new: Job) -> None:
     (before, now) = (values(old), values(new))
-    free = FREE | getattr(new, "grows", frozenset())
+    free = free_of(new)
     for name in {**before, **now}:
         there, here = (config.get(name, "not given") for config in (before, now))
         if name not in free and there != here:

@@ -1,20 +1,21 @@
 """The trials of a sweep as an Optuna study, which many processes can share."""
 
+import re
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .config import values
 from .grid import Sweep, Trial
-from .runs import FREE
+from .runs import free_of
 
 if TYPE_CHECKING:
     import optuna
 
-__all__ = ["Study", "available"]
+__all__ = ["Study", "available", "hidden"]
 
 BEAT = 10
 """Seconds between two signs of life of whoever works on a trial."""
@@ -63,14 +64,16 @@ class Study:
             )
         except Exception as error:  # every database has errors of its own
             reason = str(error).splitlines()[0]
-            raise ValueError(f"cannot open the study in storage {url!r}: {reason}") from error
+            place = hidden(url)
+            raise ValueError(f"cannot open the study in storage {place!r}: {reason}") from error
+        self._wanted = tuple(args.trials())
         self._mine: dict[Trial, optuna.Trial] = {}
         self._beaten = 0.0
         self._claim(args)
 
     def _claim(self, args: Sweep) -> None:
         """The study belongs to one set of settings."""
-        mine = {n: v for n, v in values(args).items() if n not in FREE | Sweep.grows}
+        mine = {n: v for n, v in values(args).items() if n not in free_of(args)}
         mine = {name: list(v) if isinstance(v, tuple) else v for name, v in mine.items()}
         theirs = self._study.user_attrs.setdefault("settings", mine)
         for name in {**mine, **theirs}:
@@ -81,27 +84,36 @@ class Study:
                 )
         self._study.set_user_attr("settings", mine)
 
-    def put(self, trials: Sequence[Trial]) -> None:
+    def put(self) -> None:
         """Put in line what nobody has done or is doing."""
         there = {_named(each) for each in self._live()}
-        for trial in trials:
+        for trial in self._wanted:
             if trial not in there:
-                self._study.enqueue_trial({}, user_attrs=vars(trial))
+                _enqueue(self._study, trial)
 
     def take(self) -> Trial | None:
-        """A trial that is this process's own now; None if there is none in line."""
+        """A trial that is this process's own now; None if there is none in line for it."""
         states = self._optuna.trial.TrialState
-        while self._all((states.WAITING,)):
+        found, others = None, []
+        while found is None and any(self._ours(each) for each in self._all((states.WAITING,))):
             with _own_heartbeats():
                 taken = self._study.ask()
-            trial = _named(taken)
-            if trial is None or self._earlier(taken.number, trial):
-                self._study.tell(taken, state=states.PRUNED)
-                continue
-            self._mine[trial] = taken
             self._storage.record_heartbeat(taken._trial_id)
-            return trial
-        return None
+            trial = _named(taken)
+            twice = trial is not None and self._earlier(taken.number, trial)
+            if trial in self._wanted and not twice:
+                self._mine[trial] = taken
+                found = trial
+                continue
+            self._study.tell(taken, state=states.PRUNED)
+            if trial is not None and not twice:
+                others.append(trial)
+        for trial in others:  # somebody else wants them: back in line
+            _enqueue(self._study, trial)
+        return found
+
+    def _ours(self, each: Any) -> bool:
+        return _named(each) in self._wanted
 
     def _earlier(self, number: int, trial: Trial) -> bool:
         return any(each.number < number and _named(each) == trial for each in self._live())
@@ -114,13 +126,15 @@ class Study:
     def finish(self, trial: Trial, rows: list[dict[str, Any]], reason: str | None) -> None:
         """Tell all others how a trial of this process went."""
         taken = self._mine.pop(trial)
-        taken.set_user_attr("rows", rows)
-        states = self._optuna.trial.TrialState
+        # after too long a pause others may have taken it over, and then theirs counts
+        with suppress(self._optuna.exceptions.UpdateFinishedTrialError):
+            taken.set_user_attr("rows", rows)
         if reason is not None:
-            self._study.tell(taken, state=states.FAIL)
+            failed = self._optuna.trial.TrialState.FAIL
+            self._study.tell(taken, state=failed, skip_if_finished=True)
             return
         best = max(rows, key=lambda row: row["accuracy"])
-        self._study.tell(taken, [best["accuracy"], best["cost"]])
+        self._study.tell(taken, [best["accuracy"], best["cost"]], skip_if_finished=True)
 
     def beat(self) -> None:
         """A sign of life for the trials of this process, and a look at those of others."""
@@ -134,14 +148,16 @@ class Study:
 
     def leave(self) -> None:
         """Give back what is not finished."""
-        for taken in self._mine.values():
-            self._study.tell(taken, state=self._optuna.trial.TrialState.FAIL)
+        failed = self._optuna.trial.TrialState.FAIL
+        for trial, taken in self._mine.items():
+            self._study.tell(taken, state=failed, skip_if_finished=True)
+            _enqueue(self._study, trial)
         self._mine = {}
 
     def busy(self) -> bool:
-        """Whether somebody still works on a trial, or has to."""
+        """Whether somebody still works on a trial of ours, or has to."""
         states = self._optuna.trial.TrialState
-        return bool(self._all((states.WAITING, states.RUNNING)))
+        return any(self._ours(each) for each in self._all((states.WAITING, states.RUNNING)))
 
     def rows(self) -> dict[Trial, list[dict[str, Any]]]:
         """What is known of the trials that have ended, whoever ran them."""
@@ -174,4 +190,17 @@ def _again(study: "optuna.Study", stale: Any) -> None:
     """Whoever worked on it is gone: back in line."""
     trial = _named(stale)
     if trial is not None:
-        study.enqueue_trial({}, user_attrs=vars(trial))
+        _enqueue(study, trial)
+
+
+def _enqueue(study: "optuna.Study", trial: Trial) -> None:
+    study.enqueue_trial({}, user_attrs=vars(trial))
+
+
+def hidden(url: str) -> str:
+    """A URL without its password.
+
+    >>> hidden("mysql://me:secret@host/base"), hidden("sqlite:///study.db")
+    ('mysql://me:***@host/base', 'sqlite:///study.db')
+    """
+    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", url)

@@ -101,8 +101,9 @@ def train(
                 progress.advance(state.step)
                 saver.after_step(state, tally.gather)
             tally.gather()
-            if each_epoch is not None:
+            if each_epoch is not None and state.edited <= epoch:
                 each_epoch(model)
+                state.edited = epoch + 1
             validation = score(dataset.validation) if len(dataset.validation) else {}
             _close_epoch(state, rate(state.step - 1), validation)
             saver.save_epoch(state)

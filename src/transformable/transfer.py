@@ -1,6 +1,7 @@
 """Transfer: what the small network takes over from the unpruned one, while it trains or before."""
 
 import copy
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -29,6 +30,7 @@ def distill(
     *,
     teacher: nn.Module | None = None,
     seed: int = 0,
+    each_epoch: Callable[[nn.Module], None] | None = None,
     run: Run | None = None,
     fabric: Fabric | None = None,
     checkpoint_seconds: float = 30.0,
@@ -63,6 +65,7 @@ def distill(
         settings,
         seed=seed,
         objective=objective,
+        each_epoch=each_epoch,
         run=run,
         fabric=fabric,
         checkpoint_seconds=checkpoint_seconds,

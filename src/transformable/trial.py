@@ -24,11 +24,11 @@ from .measuring import latency
 from .methods import Context, Found, method
 from .progress import Progress, Titled
 from .recipe import Recipe
-from .runs import Run
+from .runs import Run, write_whole
 from .shape import Shape
 from .slimming import slim
 from .space import Space
-from .transfer import distill
+from .transfer import distill, small_network
 from .weights import load_weights
 
 __all__ = ["Bench"]
@@ -88,7 +88,7 @@ class Bench:
         return found
 
     def _timed(self, trial: Trial, run: Run) -> tuple[Found, float]:
-        """What the method finds, and how long it looked, earlier tries to finish included."""
+        """What the method finds, and how long it looked, with what came before an interruption."""
         context = Context(
             dataset=self.dataset,
             searching=self.searching,
@@ -99,13 +99,13 @@ class Bench:
             progress=Titled("search", self.progress),
         )
         clock, start = run.folder / "seconds.json", time.perf_counter()
-        before = json.loads(clock.read_text()) if clock.exists() else 0.0
+        before = json.loads(clock.read_text(encoding="utf-8")) if clock.exists() else 0.0
         try:
             budget = self.budget(trial)
             found = method(trial.method)(self.teacher, self.space, budget, context)
         finally:
             seconds = before + time.perf_counter() - start
-            clock.write_text(json.dumps(seconds))
+            write_whole(clock, json.dumps(seconds))
         if not budget.holds(found.cost):
             raise ValueError(
                 f"{trial.method} found a network with {found.cost:,} {budget.metric}, outside of "
@@ -127,17 +127,14 @@ class Bench:
                 return
             run.begin()
             run.save_shape(found.shape)
-            student = copy.deepcopy(found.model)
-            if "init" not in transfer:
-                with torch.random.fork_rng(devices=[]):
-                    torch.manual_seed(trial.seed)
-                    initialise(student)
+            student = self._student(found, transfer, trial.seed)
             trained = distill(
                 student,
                 self.dataset,
                 settings,
                 teacher=self.teacher,
                 seed=trial.seed,
+                each_epoch=found.each_epoch,
                 run=run,
                 fabric=self.fabric,
                 checkpoint_seconds=self.args.checkpoint_seconds,
@@ -159,6 +156,22 @@ class Bench:
                     "seconds": sum(row["seconds"] for row in trained.history),
                 }
             )
+
+    def _student(self, found: Found, transfer: Transfer, seed: int) -> nn.Module:
+        """The small network as its training begins: as the method left it, or fresh."""
+        student = copy.deepcopy(found.model).cpu()
+        if "init" in transfer:
+            return student
+        if found.settle is None:
+            return small_network(
+                self.teacher, self.space, found.shape, transfer=transfer, sort=False, seed=seed
+            )
+        # what is drawn for a weight depends on how it lies in memory
+        student.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            initialise(student)
+        return student
 
     def _speed(self, student: nn.Module) -> dict[str, float]:
         """Milliseconds for one image, and those of the teacher, timed in turn with it."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from .grid import Grid, Trial
 from .runs import write_whole
 
-__all__ = ["Status", "failure", "run_trials", "status"]
+__all__ = ["Status", "failure", "run_trials", "status", "threads"]
 
 FAILED = "failed.json"
 STATUS = "status.txt"
@@ -66,6 +66,13 @@ def status(folder: Path) -> str | None:
     return path.read_text(encoding="utf-8") or None if path.exists() else None
 
 
+def threads(jobs: int) -> int:
+    """How many a trial has if so many run side by side."""
+    import torch
+
+    return max(1, torch.get_num_threads() // jobs)
+
+
 def _start(args: Grid, out: Path, work: Work, trial: Trial) -> BaseProcess:
     folder = out / trial.name
     folder.mkdir(parents=True, exist_ok=True)
@@ -82,8 +89,10 @@ def _work(args: Grid, trial: Trial, folder: Path, work: Work) -> None:
     """In the process: what it says goes to a file, and so does why it failed."""
     import torch
 
+    # Ctrl-C is for the parent, which then asks its trials to stop
+    os.setpgrp()
     # processes share the processors: each thread more than there are slows all
-    torch.set_num_threads(max(1, torch.get_num_threads() // args.jobs))
+    torch.set_num_threads(threads(args.jobs))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=_stop_with_parent, daemon=True).start()

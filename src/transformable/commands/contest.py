@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
@@ -29,10 +28,12 @@ from ..report.results import live_table
 from ..runs import Run, write_whole
 from ..space import Space
 from ..stages import Stages
+from ..study import hidden
 from ..teaching import teach
+from ..training import check_steps
 from ..trial import Bench
 from ..weights import load_weights
-from ..workers import Status, failure, run_trials, status
+from ..workers import Status, failure, run_trials, status, threads
 from . import Outcome
 from .job import chosen, load_trained, prepare, recipe_of, space_of, visible
 
@@ -73,8 +74,10 @@ class Contest:
     def of(cls, args: Grid, folder: Path) -> "Contest":
         """Refuse what cannot be done before anything is."""
         info = data.info(args.data, args.data_dir)
-        torch.manual_seed(args.seed)
-        space = space_of(args, network(args.model, info), info)
+        model = network(args.model, info)
+        space = space_of(args, model, info)
+        if args.teacher is not None and not (folder / "teacher" / "result.json").is_file():
+            load_trained(model, args.model, args.teacher)
         targets = {
             budget: Budget.of(budget, space, metric=args.metric, tolerance=args.tolerance)
             for budget in args.budget_list()
@@ -89,6 +92,8 @@ class Contest:
         fabric, dataset, model = prepare(args)
         if args.teacher is not None:
             load_trained(model, args.model, args.teacher)
+        for presets in (TEACHERS, SEARCHES, TRANSFERS):
+            check_steps(dataset.train, chosen(presets, args).batch_size, 1)
         job = {each.name: getattr(args, each.name) for each in fields(Job)}
         config = Train(
             **{**job, "out": None, "config": None, "json": False},
@@ -155,7 +160,7 @@ class Contest:
         return {
             "kind": type(args).__name__.lower(),
             "title": f"{args.model} on {args.data}",
-            "command": shlex.join(["tas", *sys.argv[1:]]),
+            "command": hidden(shlex.join(["tas", *sys.argv[1:]])),
             "metric": args.metric,
             "targets": {name: target.target() for name, target in self.targets.items()},
             "teacher": {
@@ -167,16 +172,17 @@ class Contest:
             },
             "epochs": training.epochs,
             "jobs": args.jobs,
-            "environment": machine(),
+            # what each trial had of them
+            "environment": {**machine(), "threads": threads(args.jobs)},
         }
 
     def conclude(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         """Write what came out, and give it."""
         facts = self.facts(rows)
         rows = [_on_one_clock(row, facts["teacher"]["latency_ms"]) for row in rows]
-        if not any(row["state"] == "done" for row in rows):
-            reasons = [row["reason"] for row in rows if row["reason"]]
-            raise ValueError(f"all {len(rows)} runs failed; the first: {(reasons or ['?'])[0]}")
+        reasons = [row["reason"] for row in rows if row["state"] == "failed"]
+        if reasons and len(reasons) == len(rows):
+            raise ValueError(f"all {len(rows)} runs failed; the first: {reasons[0]}")
         result = {**facts, "rows": rows, "out": str(self.folder)}
         write_comparison(self.folder, rows, facts)
         write_whole(self.folder / "result.json", json.dumps(result, indent=2) + "\n")

@@ -27,10 +27,10 @@ def sweep(args: Sweep) -> Compared:
         run.begin()
         study = Study(args, folder)
     contest.teach(run, wait=True)
-    study.put(args.trials())
+    study.put()
 
     def rows() -> list[dict[str, Any]]:
-        known = study.rows()
+        known = {t: each for t, each in study.rows().items() if t not in contest.running}
         return [
             row
             for trial in args.trials()

@@ -199,7 +199,8 @@ def embedding(model: nn.Module, groups: Groups, budget: Budget) -> Tensor:
         size = layouts[layer.inputs].size, layouts[layer.outputs].size
         costs[head] += layer_cost(layer, *size)[0 if budget.metric == "macs" else 1]
     rows = []
-    for number, (head, layer) in enumerate(first.items()):
+    for number, head in enumerate(groups.sizes):
+        layer = first[head]
         stride = getattr(model.get_submodule(layer.name), "stride", (1,))[0]
         size = layouts[layer.outputs].size, layouts[layer.inputs].size
         rest = sum(list(costs.values())[number + 1 :])

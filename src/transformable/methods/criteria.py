@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..grouping import Groups
 from ..tracing import Layer
@@ -39,7 +40,7 @@ def norms(model: nn.Module, groups: Groups) -> Iterator[tuple[Layer, Any]]:
     """The batch norms that scale them."""
     for layer in groups.space.layers:
         module = model.get_submodule(layer.name)
-        if layer.kind == "norm" and isinstance(module, nn.BatchNorm2d) and module.affine:
+        if layer.kind == "norm" and isinstance(module, _BatchNorm) and module.affine:
             yield layer, module
 
 
@@ -61,7 +62,7 @@ def _score(criterion: Any, module: nn.Module) -> Tensor:
     prunes = {
         nn.Conv2d: function.prune_conv_out_channels,
         nn.Linear: function.prune_linear_out_channels,
-        nn.BatchNorm2d: function.prune_batchnorm_out_channels,
+        _BatchNorm: function.prune_batchnorm_out_channels,
     }
     prune = next(prunes[kind] for kind in prunes if isinstance(module, kind))
     target = SimpleNamespace(module=module)

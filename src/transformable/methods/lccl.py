@@ -110,7 +110,11 @@ def lccl(model: nn.Module, space: Space, budget: Budget, context: Context) -> Fo
         )
     known = some(context.dataset.train, IMAGES, context.seed)
     open_gates(network, share, known, context.fabric)
-    context.train(network, each_epoch=lambda net: open_gates(net, share, known, context.fabric))
+
+    def open_again(net: nn.Module) -> None:
+        open_gates(net, share, known, context.fabric)
+
+    context.train(network, each_epoch=open_again)
     settle = _settle(space, budget, context, known)
     cost = settle(network)
     notes = {
@@ -120,7 +124,14 @@ def lccl(model: nn.Module, space: Space, budget: Budget, context: Context) -> Fo
         "time": "all positions are computed and then multiplied by the gates, so it is not faster",
     }
     network.train(model.training)
-    return Found(shape=space.full, model=network, cost=cost, notes=notes, settle=settle)
+    return Found(
+        shape=space.full,
+        model=network,
+        cost=cost,
+        notes=notes,
+        each_epoch=open_again,
+        settle=settle,
+    )
 
 
 def with_gates(model: nn.Module, space: Space) -> nn.Module:

@@ -33,6 +33,8 @@ class Found:
     """What it costs, in the metric of the budget."""
     notes: dict[str, Any] = field(default_factory=dict)
     """What else there is to tell, as JSON."""
+    each_epoch: Callable[[nn.Module], None] | None = None
+    """What the network needs after each epoch of its training, if anything."""
     settle: Callable[[nn.Module], int] | None = None
     """Where a shape cannot say what the network costs, because that depends on the images: brings
     the network, trained further, back to the budget, and gives its cost as it is measured."""

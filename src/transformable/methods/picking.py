@@ -137,7 +137,9 @@ def loosened(groups: Groups, budget: Budget, scores: Scores, shape: Shape) -> Sh
         if left:
             widths, picked = {**shape.widths, name: len(left)}, {**shape.channels, name: left}
             narrower = Shape(widths, shape.depths, picked)
-            if budget.cost(groups.space, narrower) >= budget.low:
+            cost = budget.cost(groups.space, narrower)
+            # a projection that becomes necessary can cost more than the channel did
+            if budget.low <= cost < budget.cost(groups.space, shape):
                 shape = narrower
     return _checked(groups.space, budget, shape)
 

@@ -28,6 +28,7 @@ def sfp(model: nn.Module, space: Space, budget: Budget, context: Context) -> Fou
     """Train with soft pruning, then prune."""
     importances()
     groups = Groups(space)
+    by_ratio(groups, budget, l2(model, groups))  # refuses what cannot be met before it trains
     net = copy.deepcopy(model)
 
     def soften(net: nn.Module) -> None:
@@ -47,7 +48,8 @@ def l2(model: nn.Module, groups: Groups) -> Scores:
 @torch.no_grad()
 def zero(model: nn.Module, groups: Groups, shape: Shape) -> None:
     """Set the filters to zero that a shape does not keep."""
+    kept = groups.kept(shape)
     for head, layer in groups.makers():
-        lost = sorted(set(range(groups.sizes[head])) - set(shape.channels[head]))
+        lost = sorted(set(range(groups.sizes[head])) - set(kept[head]))
         for parameter in model.get_submodule(layer.name).parameters(recurse=False):
             parameter[lost] = 0

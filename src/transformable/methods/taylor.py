@@ -2,8 +2,8 @@
 CVPR 2019.
 
 Behind each channel of a batch norm stands a gate of value 1. To close it changes the loss, to the
-first order, by the gradient of the gate; the square of that, as a mean over steps, is what the
-channel is worth. While the network is trained further, the gates of the channels that are worth
+first order, by the gradient of the gate; the square of that, added up over the steps, is what
+the channel is worth. While the network is trained further, the gates of the channels that are worth
 least in the whole network are closed. The paper closes some after every few steps; here it is after
 each epoch, on a straight line down to the budget. Where no norm follows a layer, the gates stand
 behind its filters.
@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
 from ..budget import Budget
 from ..grouping import Groups
@@ -23,7 +24,6 @@ from ..shape import Shape
 from ..slimming import slim
 from ..space import Space
 from ..tracing import Layer
-from .criteria import norms
 from .method import Context, Found
 from .picking import by_rank, loosened
 
@@ -62,9 +62,10 @@ class Gates:
         self.groups = groups
         self._modules = list(_gated(model, groups))
         self._hooks = []
-        for _, module in self._modules:
-            module.register_buffer("gate", torch.ones(len(module.weight)))
-            module.register_buffer("squares", torch.zeros(len(module.weight)))
+        for layer, module in self._modules:
+            size = groups.space.layouts[layer.outputs].size
+            module.register_buffer("gate", torch.ones(size))
+            module.register_buffer("squares", torch.zeros(size))
             module.register_buffer("rounds", torch.zeros((), dtype=torch.long))
             self._hooks.append(module.register_forward_hook(_pass))
 
@@ -108,9 +109,11 @@ class Gates:
 
 def _gated(model: nn.Module, groups: Groups) -> Iterator[tuple[Layer, Any]]:
     """The norms, and the layers that have none behind them."""
-    scaling = dict(norms(model, groups))
-    yield from scaling.items()
-    names = {layer.name for layer in scaling}
+    layers = [layer for layer in groups.space.layers if layer.kind == "norm"]
+    pairs = [(layer, model.get_submodule(layer.name)) for layer in layers]
+    normed = [(layer, module) for layer, module in pairs if isinstance(module, _NormBase)]
+    yield from normed
+    names = {layer.name for layer, _ in normed}
     followed = {
         node.target
         for node in groups.space.graph.nodes

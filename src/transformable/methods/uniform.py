@@ -34,7 +34,9 @@ def uniform_shape(space: Space, budget: Budget) -> Shape:
     (11, 46)
     """
     full = space.full
-    largest = max(sizes[-1] / full.widths[name] for name, sizes in space.widths.items())
+    largest = max(
+        (sizes[-1] / full.widths[name] for name, sizes in space.widths.items()), default=1.0
+    )
     return same_ratio(
         space, budget, full.widths, lambda widths: full.replace(widths=widths), max(1.0, largest)
     )
