@@ -228,7 +228,7 @@ def test_costs_that_are_measured_or_outside_the_band() -> None:
     assert cells["lccl"] == ("80.00% ± 0.00 (n = 2)", "5.10M (51.0%) ‡")
     assert cells["tas"] == ("85.00% ± 0.00 (n = 2) §", "5.00M (50.0%)")
     assert "3.00 points above the unpruned network. Not all of its runs are inside the" in text
-    assert "\n‡ measured on images" in text
+    assert "\n‡ measured on held-out images" in text
     assert "\n§ at least one run is outside" in text
 
 

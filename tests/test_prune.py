@@ -215,8 +215,7 @@ def test_a_full_disk_leaves_what_was_done(
     whole: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from transformable import runs
-
-    write_whole = runs.write_whole
+    from transformable.files import write_whole
 
     def full(path: Path, content: Any) -> None:
         if path.parent.name == "student" and path.name == "checkpoint.pt":

@@ -13,7 +13,8 @@ from torch import nn
 
 from transformable.arguments import Train
 from transformable.configfile import read_config
-from transformable.runs import Run, default_folder, write_whole
+from transformable.files import write_whole
+from transformable.runs import Run, default_folder
 
 
 def begun(folder: Path, config: Train) -> None:

@@ -3,8 +3,8 @@
 The text under each field is its ``--help``.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, get_args
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from tyro.conf import arg
 
@@ -23,7 +23,7 @@ from .config import (
     one_of,
 )
 
-__all__ = ["Distill", "Job", "Prune", "Pruning", "Search", "Train"]
+__all__ = ["Distill", "Job", "Prune", "Pruning", "Search", "Train", "job_of"]
 
 Text = Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")]
 File = Annotated[str | None, arg(metavar="FILE", help_behavior_hint="")]
@@ -48,7 +48,7 @@ class Job:
     config: File = None
     """TOML file with any of these keys."""
     out: Folder = None
-    """Run folder (default: runs/MODEL-DATA-seedN)."""
+    """Run folder (default: in runs/, by command, model, data and seed)."""
     seed: int = 0
     """Decides the initial weights, the order of the images and their augmentation."""
     device: str = "auto"
@@ -74,6 +74,12 @@ class Job:
         at_least(self, "checkpoint_seconds", 0)
         one_of(self, "preset", get_args(Preset))
         one_of(self, "precision", get_args(Precision))
+
+
+def job_of(config: Job) -> dict[str, Any]:
+    """What the runs inside the folder of a job have in common with it."""
+    shared = {field.name: getattr(config, field.name) for field in fields(Job)}
+    return {**shared, "out": None, "config": None, "json": False}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from . import onnxfile
 from .data import Dataset
+from .files import weights_as_bytes, write_whole
 from .loading import load
 from .recipe import RECIPE, Recipe
-from .runs import weights_as_bytes, write_whole
 from .shape import Shape
 from .weights import load_weights
 

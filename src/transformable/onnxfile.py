@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .runs import write_whole
+from .files import write_whole
 
 __all__ = ["available", "session", "write"]
 

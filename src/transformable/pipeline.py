@@ -6,7 +6,7 @@ Each stage is a run folder inside the folder of the job, and is done once.
 import copy
 import json
 import tempfile
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from . import onnxfile
-from .arguments import Distill, Job, Prune, Search, Train
+from .arguments import Distill, Prune, Search, Train, job_of
 from .budget import Budget
 from .card import model_card
 from .config import Distilling, Searching, Training
@@ -22,11 +22,12 @@ from .data import Dataset
 from .deriving import check_possible
 from .exporting import export, first_images, refusal
 from .factory import check_outputs
+from .files import weights_as_bytes, write_whole
 from .measuring import measure
 from .progress import Progress, Titled
 from .recipe import Recipe
 from .report import write_report
-from .runs import Run, weights_as_bytes, write_whole
+from .runs import Run
 from .searching import halves, search
 from .shape import Shape
 from .slimming import check_same_network
@@ -111,7 +112,7 @@ class Pipeline:
     def _teach(self, stages: Stages) -> dict[str, Any]:
         return teach(
             stages,
-            Train(**self._job(), **vars(self.training)),
+            Train(**job_of(self.job), **vars(self.training)),
             self.model,
             self.dataset,
             trained=self.trained,
@@ -145,7 +146,9 @@ class Pipeline:
         job = self.job
         shared = ("metric", "residual", "search", "ratios", "divisor", "depth_step", "budget")
         config = Search(
-            **self._job(), **vars(self.searching), **{name: getattr(job, name) for name in shared}
+            **job_of(self.job),
+            **vars(self.searching),
+            **{name: getattr(job, name) for name in shared},
         )
         return stages.once("search", config, work)[0]
 
@@ -165,7 +168,7 @@ class Pipeline:
                 distill(student, self.dataset, settings, teacher=self.model, run=run, **common)
             )
 
-        config = Distill(**self._job(), **vars(settings), residual=self.space.residual)
+        config = Distill(**job_of(self.job), **vars(settings), residual=self.space.residual)
         result, folder = stages.once("student", config, work)
         if folder is not None:
             load_weights(student, folder / "model.safetensors")
@@ -219,11 +222,6 @@ class Pipeline:
             "checkpoint_seconds": self.job.checkpoint_seconds,
             "progress": Titled(title, self.progress),
         }
-
-    def _job(self) -> dict[str, Any]:
-        """What the stages have in common with the job."""
-        shared = {field.name: getattr(self.job, field.name) for field in fields(Job)}
-        return {**shared, "out": None, "config": None, "json": False}
 
 
 def _onnx_files(networks: dict[str, nn.Module], recipe: Recipe, folder: Path) -> dict[str, Path]:

@@ -14,11 +14,12 @@ from .budget import Budget
 from .config import Distilling, Metric, Searching, Training
 from .data import Dataset
 from .devices import make_fabric
+from .files import weights_as_bytes
 from .pipeline import Pipeline, Pruned
 from .presets import quick_search, quick_teacher, quick_transfer
 from .progress import Progress, Silent
 from .recipe import Recipe
-from .runs import Run, weights_as_bytes
+from .runs import Run
 from .space import Space
 
 __all__ = ["prune"]

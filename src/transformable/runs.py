@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO
 from .arguments import Job
 from .config import values
 from .configfile import read_config, write_config
+from .files import weights_as_bytes, write_whole
 from .recipe import RECIPE, Recipe
 from .shape import Shape
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from .space import Space
 
-__all__ = ["Run", "default_folder", "free_of", "weights_as_bytes", "write_whole"]
+__all__ = ["Run", "default_folder", "free_of"]
 
 # These do not change what comes out, so a run may go on with other values of them.
 FREE = frozenset(
@@ -254,40 +255,6 @@ class Run:
         except (OSError, RuntimeError) as error:  # torch.save wraps a full disk in RuntimeError
             reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
             raise ValueError(f"cannot write {self.folder / name}: {reason}") from error
-
-
-def weights_as_bytes(model: "nn.Module") -> bytes:
-    """What a .safetensors file of the network holds."""
-    import safetensors.torch
-
-    # clones: safetensors takes neither views nor other memory formats
-    state = {
-        name: value.detach().cpu().contiguous().clone()
-        for name, value in model.state_dict().items()
-    }
-    return safetensors.torch.save(state)
-
-
-def write_whole(path: Path, content: str | Callable[[BinaryIO], object]) -> None:
-    """Write a file so that at any moment there is the old one or the new one, complete."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            if isinstance(content, str):
-                file.write(content.encode())
-            else:
-                content(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the new name too must outlive a power cut
-    finally:
-        os.close(folder)
 
 
 def default_folder(config: Job, prefix: str = "") -> Path:

@@ -4,7 +4,7 @@ import copy
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +12,20 @@ import torch
 from lightning_fabric import Fabric
 from torch import nn
 
-from .arguments import Distill, Job, Search
+from .arguments import Distill, Search, job_of
 from .budget import Budget
 from .config import Distilling, Searching, Transfer
 from .cost import macs, params
 from .data import Dataset
 from .evaluation import evaluate
+from .files import write_whole
 from .grid import Grid, Trial
 from .init import initialise
 from .measuring import latency
 from .methods import Context, Found, method
 from .progress import Progress, Titled
 from .recipe import Recipe
-from .runs import Run, write_whole
+from .runs import Run
 from .shape import Shape
 from .slimming import slim
 from .space import Space
@@ -63,7 +64,7 @@ class Bench:
     def _find(self, trial: Trial, folder: Path) -> Found:
         shared = ("metric", "residual", "search", "ratios", "divisor", "depth_step")
         config = Search(
-            **self._job(trial),
+            **{**job_of(self.args), "seed": trial.seed},
             **vars(self.searching),
             **{name: getattr(self.args, name) for name in shared},
             budget=trial.budget,
@@ -121,7 +122,11 @@ class Bench:
 
     def _learn(self, trial: Trial, folder: Path, found: Found, transfer: Transfer) -> None:
         settings = self.distilling(transfer)
-        config = Distill(**self._job(trial), **vars(settings), residual=self.space.residual)
+        config = Distill(
+            **{**job_of(self.args), "seed": trial.seed},
+            **vars(settings),
+            residual=self.space.residual,
+        )
         with Run.open(folder, config) as run:
             if run.result() is not None:
                 return
@@ -189,8 +194,3 @@ class Bench:
         if measured:
             sizes = {"macs": cost, "params": sum(p.numel() for p in student.parameters())}
         return {**sizes, "cost": cost, "measured": measured}
-
-    def _job(self, trial: Trial) -> dict[str, Any]:
-        """What the runs of a trial have in common with the comparison."""
-        shared = {field.name: getattr(self.args, field.name) for field in fields(Job)}
-        return {**shared, "seed": trial.seed, "out": None, "config": None, "json": False}

@@ -14,8 +14,8 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from .files import write_whole
 from .grid import Grid, Trial
-from .runs import write_whole
 
 __all__ = ["Status", "failure", "run_trials", "status", "threads"]
 

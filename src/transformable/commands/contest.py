@@ -6,7 +6,7 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,18 @@ from rich.live import Live
 from rich.text import Text
 
 from .. import data
-from ..arguments import Job, Train
+from ..arguments import Train, job_of
 from ..budget import Budget
 from ..cost import macs, params
 from ..factory import network
+from ..files import write_whole
 from ..grid import Grid, Trial
 from ..interrupt import Interrupted
 from ..measuring import machine
 from ..presets import SEARCHES, TEACHERS, TRANSFERS
 from ..report import write_comparison
 from ..report.results import live_table
-from ..runs import Run, write_whole
+from ..runs import Run
 from ..space import Space
 from ..stages import Stages
 from ..study import hidden
@@ -94,11 +95,8 @@ class Contest:
             load_trained(model, args.model, args.teacher)
         for presets in (TEACHERS, SEARCHES, TRANSFERS):
             check_steps(dataset.train, chosen(presets, args).batch_size, 1)
-        job = {each.name: getattr(args, each.name) for each in fields(Job)}
-        config = Train(
-            **{**job, "out": None, "config": None, "json": False},
-            **vars(chosen(TEACHERS, args, epochs=args.teacher_epochs)),
-        )
+        settings = chosen(TEACHERS, args, epochs=args.teacher_epochs)
+        config = Train(**job_of(args), **vars(settings))
         with visible() as bar:
             teach(
                 Stages(run, fabric, wait=wait),
@@ -188,6 +186,27 @@ class Contest:
         write_whole(self.folder / "result.json", json.dumps(result, indent=2) + "\n")
         return result
 
+    def run(
+        self,
+        take: Callable[[], Trial | None],
+        ended: Callable[[Trial, str | None], None],
+        tick: Callable[[], None],
+    ) -> None:
+        """Run what is taken until there is nothing to take, and tell of each that has ended."""
+
+        def following() -> Trial | None:
+            trial = take()
+            if trial is not None:
+                self.running.add(trial)
+            return trial
+
+        def finished(trial: Trial, reason: str | None) -> None:
+            self.running.remove(trial)
+            ended(trial, reason)
+            self.tell(trial, reason)
+
+        run_trials(self.args, self.folder, work, following, finished, tick)
+
     @contextmanager
     def shown(self, rows: Callable[[], list[dict[str, Any]]]) -> Iterator[Callable[[], None]]:
         """A table that is drawn anew by each call, if there is a terminal to draw it on."""
@@ -220,19 +239,8 @@ def run_left(args: Grid, folder: Path) -> dict[str, Any]:
         run.begin()
         contest.teach(run)
         left = iter([trial for trial in args.trials() if not contest.done(trial)])
-
-        def following() -> Trial | None:
-            trial = next(left, None)
-            if trial is not None:
-                contest.running.add(trial)
-            return trial
-
-        def finished(trial: Trial, reason: str | None) -> None:
-            contest.running.remove(trial)
-            contest.tell(trial, reason)
-
         with contest.shown(contest.rows) as draw:
-            run_trials(args, folder, work, following, finished, draw)
+            contest.run(lambda: next(left, None), lambda trial, reason: None, draw)
         return contest.conclude(contest.rows())
 
 

@@ -13,10 +13,10 @@ from ..card import model_card
 from ..exporting import export as export_network
 from ..exporting import first_images
 from ..factory import check_outputs, network
+from ..files import write_whole
 from ..loading import load, network_folder
 from ..queries import Export
 from ..recipe import Recipe
-from ..runs import write_whole
 from ..shape import Shape
 from . import Outcome
 from .evaluate import trained_on

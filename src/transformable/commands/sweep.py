@@ -1,14 +1,14 @@
 """What ``tas sweep`` does."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..grid import Sweep, Trial
 from ..runs import Run, default_folder
 from ..study import Study, available
-from ..workers import run_trials
-from .contest import Compared, Contest, run_left, work
+from .contest import Compared, Contest, run_left
 
 __all__ = ["sweep"]
 
@@ -42,19 +42,11 @@ def sweep(args: Sweep) -> Compared:
         return Compared(title=title, result=contest.conclude(rows()))
 
 
-def _work(study: Study, contest: Contest, rows: Any) -> None:
+def _work(study: Study, contest: Contest, rows: Callable[[], list[dict[str, Any]]]) -> None:
     """Until nobody has anything left to do."""
 
-    def following() -> Trial | None:
-        trial = study.take()
-        if trial is not None:
-            contest.running.add(trial)
-        return trial
-
-    def finished(trial: Trial, reason: str | None) -> None:
-        contest.running.remove(trial)
+    def ended(trial: Trial, reason: str | None) -> None:
         study.finish(trial, contest.rows_of(trial), reason)
-        contest.tell(trial, reason)
 
     try:
         with contest.shown(rows) as draw:
@@ -64,7 +56,7 @@ def _work(study: Study, contest: Contest, rows: Any) -> None:
                 draw()
 
             while True:
-                run_trials(contest.args, contest.folder, work, following, finished, tick)
+                contest.run(study.take, ended, tick)
                 if not study.busy():
                     break
                 time.sleep(1.0)

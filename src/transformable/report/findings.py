@@ -41,7 +41,7 @@ MEANINGS = {
     OVERLAPS: "its mean ± std overlaps with that of the best at the same budget, so over these "
     "seeds the two cannot be told apart.",
     SINGLE: "a single run, so its spread over seeds is not known.",
-    MEASURED: "measured on images, since the cost depends on them.",
+    MEASURED: "measured on held-out images, since the cost depends on them.",
     OUTSIDE: "at least one run is outside the band of its budget.",
 }
 
