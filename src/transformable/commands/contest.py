@@ -166,7 +166,8 @@ class Contest:
                 "macs": macs(self.space, full),
                 "params": params(self.space, full),
                 "latency_ms": statistics.median(seen) if seen else None,
-                "seconds": teacher.get("seconds"),
+                # one that was given was not trained here
+                "seconds": teacher.get("seconds") or None,
             },
             "epochs": training.epochs,
             "jobs": args.jobs,
