@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, get_args
 
@@ -46,7 +47,7 @@ class Trial:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid(Pruning):
+class Grid(Pruning, ABC):
     """What the commands take that run many trials."""
 
     methods: List = ALL
@@ -75,9 +76,9 @@ class Grid(Pruning):
             if not split(getattr(self, field)):
                 raise ValueError(f"{field} must not be empty; use some of {', '.join(names)}")
 
+    @abstractmethod
     def budget_list(self) -> list[str]:
         """The budgets."""
-        raise NotImplementedError
 
     def trials(self) -> list[Trial]:
         """All trials, the first seed of all methods first."""
