@@ -16,6 +16,15 @@ ONE = Sweep(budgets="0.3")
 ROWS = [{"accuracy": 0.5, "cost": 10}, {"accuracy": 0.75, "cost": 12}]
 
 
+def patiently(study: Study) -> Trial | None:
+    """What it is given, once whoever had it counts as gone."""
+    end = time.monotonic() + 30
+    while (found := study.take()) is None and time.monotonic() < end:
+        time.sleep(0.2)
+        study.beat()
+    return found
+
+
 def test_each_trial_is_given_once(tmp_path: Path) -> None:
     first, second = (Study(BOTH, tmp_path) for _ in range(2))
     first.put()
@@ -83,10 +92,7 @@ def test_a_trial_that_was_taken_over_is_no_error(
     asleep, other = (Study(ONE, tmp_path) for _ in range(2))
     asleep.put()
     assert asleep.take() == A
-    end = time.monotonic() + 30
-    while other.take() is None and time.monotonic() < end:
-        time.sleep(0.2)
-        other.beat()
+    assert patiently(other) == A
     asleep.finish(A, [{"accuracy": 0.0, "cost": 1}], None)
     other.finish(A, ROWS, None)
     assert other.rows() == {A: ROWS}
@@ -118,11 +124,7 @@ def test_the_trial_of_a_process_that_is_gone_goes_to_another(
     assert other.take() is None
     other.beat()
     assert other.take() is None  # not yet
-    end = time.monotonic() + 30
-    while (found := other.take()) is None and time.monotonic() < end:
-        time.sleep(0.2)
-        other.beat()
-    assert found == A
+    assert patiently(other) == A
 
 
 def test_a_study_belongs_to_one_set_of_settings(tmp_path: Path) -> None:

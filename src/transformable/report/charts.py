@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .facts import Rows
-from .markup import element, escape, place
+from .markup import element, escape, place, svg
 from .wording import count, percent, significant
 
 __all__ = ["Axis", "Band", "Series", "line_chart", "points_of", "tick_words", "ticks"]
@@ -106,15 +106,11 @@ def line_chart(
         across = Axis(across.low - 0.5, across.high + 0.5, LEFT, RIGHT)
     heights = [y for line in drawn for _, y in line.points]
     up = Axis.around([*heights, *((band.low, band.high) if band else ())], BOTTOM, TOP)
-    picture = element(
-        "svg",
-        {
-            "viewBox": f"0 0 {WIDTH} {HEIGHT}",
-            "role": "img",
-            "aria-labelledby": f"{key}-title {key}-text",
-        },
-        element("title", {"id": f"{key}-title"}, escape(title)),
-        element("desc", {"id": f"{key}-text"}, escape(description)),
+    picture = svg(
+        key,
+        title,
+        description,
+        (WIDTH, HEIGHT),
         _band(band, up) if band else "",
         _axes(across, up, unit),
         *(_line(line, across, up) for line in sorted(drawn, key=lambda line: line.main)),

@@ -17,6 +17,7 @@ __all__ = [
     "pairs",
     "place",
     "plain",
+    "svg",
     "table",
 ]
 
@@ -47,6 +48,21 @@ def element(name: str, attributes: Mapping[str, object] | None = None, *content:
     if name in VOID:
         return f"<{name}{words}/>"
     return f"<{name}{words}>{''.join(content)}</{name}>"
+
+
+def svg(key: str, title: str, description: str, size: tuple[int, int], *content: str) -> str:
+    """A picture, which says to those who cannot see it what it shows."""
+    return element(
+        "svg",
+        {
+            "viewBox": f"0 0 {size[0]} {size[1]}",
+            "role": "img",
+            "aria-labelledby": f"{key}-title {key}-text",
+        },
+        element("title", {"id": f"{key}-title"}, escape(title)),
+        element("desc", {"id": f"{key}-text"}, escape(description)),
+        *content,
+    )
 
 
 def place(value: float) -> str:

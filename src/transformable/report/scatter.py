@@ -6,7 +6,7 @@ from typing import Literal
 
 from .charts import Axis, tick_words, ticks
 from .labels import Box, Label, bar, box, labels
-from .markup import element, escape, place
+from .markup import element, escape, place, svg
 
 __all__ = ["MARKERS", "Key", "Point", "Reference", "scatter"]
 
@@ -75,15 +75,11 @@ def scatter(
         note = element("p", {"class": "note"}, "No run has a number for this yet.")
         return element("figure", {"id": key}, element("figcaption", {}, name), note)
     across, up = _scales(points, reference, bands)
-    picture = element(
-        "svg",
-        {
-            "viewBox": f"0 0 {WIDTH} {HEIGHT}",
-            "role": "img",
-            "aria-labelledby": f"{key}-title {key}-text",
-        },
-        element("title", {"id": f"{key}-title"}, escape(title)),
-        element("desc", {"id": f"{key}-text"}, escape(description)),
+    picture = svg(
+        key,
+        title,
+        description,
+        (WIDTH, HEIGHT),
         *(_band(low, high, across) for low, high in bands),
         _axes(across, up, *axis),
         _reference(reference, across, up) if reference else "",
