@@ -14,7 +14,7 @@ import time
 import torch
 
 import transformable as tas
-from transformable.expectation import Expectation
+from transformable.costing.expected_cost import Expectation
 
 
 def main() -> None:

@@ -20,10 +20,10 @@ import torch
 from searched import build, cifar10
 
 import transformable as tas
-from transformable.config import Searching
 from transformable.data import Dataset, stratified
 from transformable.presets import paper_search
-from transformable.searching import search
+from transformable.searching.search import search
+from transformable.settings import Searching
 
 COLOURS = {
     ("pool", "gumbel"): "#0072b2",

@@ -16,11 +16,11 @@ import torch
 
 import transformable as tas
 from transformable.data import TensorSplit
-from transformable.weights import load_weights
+from transformable.networks.weights import load_weights
 
 # a network with padded shortcuts, written as a user would
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from networks import PaddedResNet
+from support.networks import PaddedResNet
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 

@@ -21,13 +21,13 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from transformable.alternate import Alternate
-from transformable.budget import Budget
-from transformable.config import Searching
-from transformable.devices import make_fabric
+from transformable.costing.budget import Budget
 from transformable.models import build
-from transformable.searching import make_supernet
-from transformable.space import Space
+from transformable.searching.search import make_supernet
+from transformable.searching.search_step import Alternate
+from transformable.settings import Searching
+from transformable.tracing.space import Space
+from transformable.training.devices import make_fabric
 
 Step = Callable[[], object]
 

@@ -19,11 +19,11 @@ from typing import Any
 import torch
 
 import transformable as tas
-from transformable.budget import Budget
+from transformable.costing.budget import Budget
 from transformable.data import Dataset, load
 from transformable.methods.uniform import uniform_shape
 from transformable.presets import quick, quick_search
-from transformable.searching import search
+from transformable.searching.search import search
 
 
 def main() -> None:

@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 
 import transformable as tas
-from transformable.grouping import Groups
-from transformable.methods.picking import by_ratio
+from transformable.methods._channel_choice import by_ratio
 from transformable.methods.sfp import l2, zero
+from transformable.tracing.channel_groups import Groups
 
 
 def main() -> None:

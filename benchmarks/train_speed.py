@@ -15,11 +15,11 @@ import time
 import torch
 import torch.nn.functional as F
 
-from transformable.config import Training
 from transformable.data import Dataset, from_tensors
-from transformable.devices import make_fabric
 from transformable.models import build
-from transformable.training import train
+from transformable.settings import Training
+from transformable.training.devices import make_fabric
+from transformable.training.train import train
 
 
 def main() -> None:

@@ -18,10 +18,10 @@ import torch
 from searched import build, cifar10, once, pretrained, spread
 
 import transformable as tas
-from transformable.config import Distilling, Transfer
 from transformable.data import Dataset
 from transformable.presets import quick, quick_search
-from transformable.transfer import distill, small_network
+from transformable.settings import Distilling, Transfer
+from transformable.training.distill import distill, small_network
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import transformable as tas
-from networks import PaddedResNet, randomise
+from support.networks import PaddedResNet, randomise
 from transformable import pruning
 from transformable.presets import quick_search
 

@@ -20,7 +20,7 @@ def test_every_public_name_is_there_and_listed() -> None:
 
 def test_a_name_is_what_it_says_whatever_was_imported_before() -> None:
     code = (
-        "import transformable.slimming, transformable.training, transformable.evaluation\n"
+        "import transformable.slimming, transformable.training, transformable.searching\n"
         "import transformable as tas\n"
         "print(callable(tas.slim), callable(tas.train), callable(tas.evaluate))"
     )
@@ -48,6 +48,6 @@ def test_all_lists_names_that_are_defined(path: Path) -> None:
             defined.add(ast.unparse(node.target))
         elif isinstance(node, ast.ImportFrom):
             defined.update(alias.asname or alias.name for alias in node.names)
-    assert listed or path.stem == "__main__"
+    assert listed or not defined or path.stem == "__main__"
     assert set(listed) - defined == set()
     assert len(listed) == len(set(listed))

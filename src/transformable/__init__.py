@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import data, methods, models
-    from .budget import Budget
-    from .config import Distilling, Searching, Training
-    from .cost import macs, params
-    from .deriving import derive
-    from .evaluation import evaluate
-    from .loading import load
-    from .pipeline import Pruned
-    from .pruning import prune
-    from .searching import search
+    from .costing.budget import Budget
+    from .costing.cost import macs, params
+    from .networks.load import load
+    from .pruning.pipeline import Pruned
+    from .pruning.prune import prune
+    from .searching.derive import derive
+    from .searching.search import search
+    from .settings import Distilling, Searching, Training
     from .shape import Shape
-    from .slimming import slim
-    from .space import Space
-    from .supernet import SuperNet
-    from .training import train
-    from .transfer import distill
+    from .slimming.slim import slim
+    from .supernet.supernet import SuperNet
+    from .tracing.space import Space
+    from .training.distill import distill
+    from .training.evaluate import evaluate
+    from .training.train import train
 
 __all__ = [
     "Budget",
@@ -50,24 +50,24 @@ __version__ = version("transformable")
 
 # names are imported when they are first asked for, so that `tas --help` need not wait for torch
 _HOMES = {
-    "Budget": "budget",
-    "Distilling": "config",
-    "Pruned": "pipeline",
-    "Searching": "config",
+    "Budget": "costing.budget",
+    "Distilling": "settings",
+    "Pruned": "pruning.pipeline",
+    "Searching": "settings",
     "Shape": "shape",
-    "Space": "space",
-    "SuperNet": "supernet",
-    "Training": "config",
-    "derive": "deriving",
-    "distill": "transfer",
-    "evaluate": "evaluation",
-    "load": "loading",
-    "macs": "cost",
-    "params": "cost",
-    "prune": "pruning",
-    "search": "searching",
-    "slim": "slimming",
-    "train": "training",
+    "Space": "tracing.space",
+    "SuperNet": "supernet.supernet",
+    "Training": "settings",
+    "derive": "searching.derive",
+    "distill": "training.distill",
+    "evaluate": "training.evaluate",
+    "load": "networks.load",
+    "macs": "costing.cost",
+    "params": "costing.cost",
+    "prune": "pruning.prune",
+    "search": "searching.search",
+    "slim": "slimming.slim",
+    "train": "training.train",
 }
 
 

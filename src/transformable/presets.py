@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from .config import Distilling, Preset, Searching, Training
+from .settings import Distilling, Preset, Searching, Training
 
 __all__ = ["PRESETS", "SEARCHES", "TEACHERS", "TRANSFERS", "paper", "quick"]
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from transformable.data.seeds import generator
+from transformable.seeds import generator
 
 __all__ = ["ordered", "shuffled", "steps"]
 

@@ -16,8 +16,8 @@ from transformable.data import batches
 from transformable.data.augment import normalise
 from transformable.data.dataset import Dataset, Info
 from transformable.data.photos import SIZE, SUFFIXES, decode, evaluation_view, training_view
-from transformable.data.seeds import generator
 from transformable.data.stratify import stratified
+from transformable.seeds import generator
 
 __all__ = ["PhotoSplit", "info", "load"]
 

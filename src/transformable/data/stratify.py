@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformable.data.seeds import generator
+from transformable.seeds import generator
 
 __all__ = ["stratified"]
 

@@ -9,8 +9,8 @@ from torch import Tensor
 from transformable.data import batches
 from transformable.data.augment import crop, flip, normalise
 from transformable.data.dataset import Dataset, Info
-from transformable.data.seeds import generator
 from transformable.data.stratify import stratified
+from transformable.seeds import generator
 
 __all__ = ["TensorSplit", "count_classes", "from_tensors"]
 

@@ -2,9 +2,9 @@
 
 from importlib import import_module
 
-from ..grid import METHODS
-from ..nearest import nearest
-from .method import Context, Found, Method
+from ..comparing.grid import METHODS
+from ..spelling import nearest
+from .interface import Context, Found, Method
 
 __all__ = ["METHODS", "Context", "Found", "Method", "method"]
 

@@ -20,21 +20,21 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from ..budget import Budget
-from ..cost import layer_cost
-from ..evaluation import evaluate
-from ..grouping import Groups
-from ..progress import Progress
+from ..costing.budget import Budget
+from ..costing.cost import layer_cost
+from ..runs.progress import Progress
 from ..shape import Shape
-from ..slimming import slim
-from ..space import Space
+from ..slimming.slim import slim
 from ..tracing import Layer
-from ..training import own_randomness
-from .ddpg import Agent
-from .judging import recalibrate, some
-from .method import Context, Found
+from ..tracing.channel_groups import Groups
+from ..tracing.space import Space
+from ..training.evaluate import evaluate
+from ..training.train import own_randomness
+from ._calibration import recalibrate, some
+from ._channel_choice import Scores, by_ratio, loosened, strongest
+from ._ddpg import Agent
+from .interface import Context, Found
 from .pfec import l1
-from .picking import Scores, by_ratio, loosened, strongest
 
 __all__ = ["amc"]
 

@@ -24,17 +24,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..budget import Budget
-from ..evaluation import evaluate
-from ..grouping import Groups
+from ..costing.budget import Budget
 from ..shape import Shape
-from ..slimming import slim
-from ..space import Space
+from ..slimming.slim import slim
 from ..tracing import Layer, kept
-from ..training import Objective, cross_entropy, own_randomness
-from .judging import recalibrate, some
-from .method import Context, Found
-from .picking import Scores, by_ratio, loosened, strongest
+from ..tracing.channel_groups import Groups
+from ..tracing.space import Space
+from ..training.evaluate import evaluate
+from ..training.train import Objective, cross_entropy, own_randomness
+from ._calibration import recalibrate, some
+from ._channel_choice import Scores, by_ratio, loosened, strongest
+from .interface import Context, Found
 
 __all__ = ["answers", "autoslim", "greedy", "sandwich", "worth"]
 

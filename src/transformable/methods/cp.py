@@ -22,18 +22,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..budget import Budget
-from ..data.seeds import generator
-from ..grouping import Groups
+from ..costing.budget import Budget
+from ..seeds import generator
 from ..shape import Shape
-from ..slimming import slim
-from ..space import Space
+from ..slimming.slim import slim
 from ..tracing import Layer
 from ..tracing import kept as kept_of
-from ..training import own_randomness
-from .method import Context, Found
-from .picking import by_ratio, loosened
-from .reconstruction import lasso_problem, least_squares, ranking, windows
+from ..tracing.channel_groups import Groups
+from ..tracing.space import Space
+from ..training.train import own_randomness
+from ._channel_choice import by_ratio, loosened
+from ._reconstruction import lasso_problem, least_squares, ranking, windows
+from .interface import Context, Found
 
 __all__ = ["cp"]
 

@@ -11,13 +11,13 @@ filter and its negative are one point; this one takes them between the filters.
 import torch
 from torch import Tensor, nn
 
-from ..budget import Budget
-from ..grouping import Groups
-from ..slimming import slim
-from ..space import Space
-from .criteria import filters
-from .method import Context, Found
-from .picking import Scores, by_ratio
+from ..costing.budget import Budget
+from ..slimming.slim import slim
+from ..tracing.channel_groups import Groups
+from ..tracing.space import Space
+from ._channel_choice import Scores, by_ratio
+from ._criteria import filters
+from .interface import Context, Found
 
 __all__ = ["distances", "fpgm"]
 

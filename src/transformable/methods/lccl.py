@@ -31,13 +31,13 @@ import torch.nn.functional as F
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from ..budget import Budget
-from ..cost import layer_costs, macs
+from ..costing.budget import Budget
+from ..costing.cost import layer_costs, macs
 from ..data import Split
-from ..devices import make_fabric
-from ..space import Space
-from .judging import recalibrate, some
-from .method import Context, Found
+from ..tracing.space import Space
+from ..training.devices import make_fabric
+from ._calibration import recalibrate, some
+from .interface import Context, Found
 
 __all__ = ["Gated", "bounds", "calibrate", "lccl", "measured_cost", "open_gates", "with_gates"]
 

@@ -7,13 +7,13 @@ lose the same channels, by the mean of their norms.
 
 from torch import nn
 
-from ..budget import Budget
-from ..grouping import Groups
-from ..slimming import slim
-from ..space import Space
-from .criteria import filters, importances, mean_over
-from .method import Context, Found
-from .picking import Scores, by_ratio
+from ..costing.budget import Budget
+from ..slimming.slim import slim
+from ..tracing.channel_groups import Groups
+from ..tracing.space import Space
+from ._channel_choice import Scores, by_ratio
+from ._criteria import filters, importances, mean_over
+from .interface import Context, Found
 
 __all__ = ["l1", "pfec"]
 

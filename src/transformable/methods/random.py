@@ -9,12 +9,12 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from ..budget import Budget
-from ..deriving import derive
+from ..costing.budget import Budget
+from ..searching.derive import derive
 from ..shape import Shape
-from ..space import Space
-from ..transfer import small_network
-from .method import Context, Found
+from ..tracing.space import Space
+from ..training.distill import small_network
+from .interface import Context, Found
 
 __all__ = ["draw", "random"]
 

@@ -12,14 +12,14 @@ import copy
 import torch
 from torch import nn
 
-from ..budget import Budget
-from ..grouping import Groups
+from ..costing.budget import Budget
 from ..shape import Shape
-from ..slimming import slim
-from ..space import Space
-from .criteria import filters, importances, mean_over
-from .method import Context, Found
-from .picking import Scores, by_ratio
+from ..slimming.slim import slim
+from ..tracing.channel_groups import Groups
+from ..tracing.space import Space
+from ._channel_choice import Scores, by_ratio
+from ._criteria import filters, importances, mean_over
+from .interface import Context, Found
 
 __all__ = ["l2", "sfp", "zero"]
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 from torch import nn
 
-from ..budget import Budget
-from ..deriving import check_possible
-from ..searching import search
-from ..space import Space
-from ..transfer import small_network
-from .method import Context, Found
-from .picking import same_ratio
+from ..costing.budget import Budget
+from ..searching.derive import check_possible
+from ..searching.search import search
+from ..tracing.space import Space
+from ..training.distill import small_network
+from ._channel_choice import same_ratio
+from .interface import Context, Found
 
 __all__ = ["both", "depth", "width"]
 

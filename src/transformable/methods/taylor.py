@@ -18,14 +18,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from ..budget import Budget
-from ..grouping import Groups
+from ..costing.budget import Budget
 from ..shape import Shape
-from ..slimming import slim
-from ..space import Space
+from ..slimming.slim import slim
 from ..tracing import Layer
-from .method import Context, Found
-from .picking import by_rank, loosened
+from ..tracing.channel_groups import Groups
+from ..tracing.space import Space
+from ._channel_choice import by_rank, loosened
+from .interface import Context, Found
 
 __all__ = ["Gates", "taylor"]
 

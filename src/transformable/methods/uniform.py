@@ -7,12 +7,12 @@ ones in the sense of ``sort_channels``.
 
 from torch import nn
 
-from ..budget import Budget
+from ..costing.budget import Budget
 from ..shape import Shape
-from ..space import Space
-from ..transfer import small_network
-from .method import Context, Found
-from .picking import same_ratio
+from ..tracing.space import Space
+from ..training.distill import small_network
+from ._channel_choice import same_ratio
+from .interface import Context, Found
 
 __all__ = ["uniform", "uniform_shape"]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-from ..nearest import nearest
+from ..spelling import nearest
 from .mobilenet import mobilenet_v2
 from .resnet import cifar_resnet, imagenet_resnet
 

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from ..init import initialise
+from ..layers import initialise
 from .resnet import Add
 
 __all__ = ["InvertedResidual", "MobileNetV2", "mobilenet_v2"]

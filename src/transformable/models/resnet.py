@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..init import initialise
+from ..layers import initialise
 
 __all__ = ["Add", "BasicBlock", "Bottleneck", "ResNet"]
 

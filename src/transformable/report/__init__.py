@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..files import write_whole
+from ..atomic_files import write_whole
 from . import comparison, results
 from .page import page
 from .reading import read_facts

@@ -1,7 +1,6 @@
 """Reading a network: its graph, its stages, and the layout of every tensor in it."""
 
-from .graph import Stage, inside
-from .layout import (
+from .layouts import (
     Concat,
     Fixed,
     Last,
@@ -15,8 +14,9 @@ from .layout import (
     kept,
     placed,
 )
-from .reading import Block, Join, Layer
-from .trace import OUTPUT, read
+from .network_graph import Stage, inside
+from .read_network import OUTPUT, read
+from .reader import Block, Join, Layer
 
 __all__ = [
     "OUTPUT",

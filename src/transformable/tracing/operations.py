@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from ..padded import PaddedAdd
-from .graph import in_mode
-from .joins import add, mul, padded_add
-from .layout import Concat, Fixed, Place, Repeat
-from .reading import Reading
+from ..layers import PaddedAdd
+from .adds import add, mul, padded_add
+from .layouts import Concat, Fixed, Place, Repeat
+from .network_graph import in_mode
+from .reader import Reading
 
 __all__ = ["handler"]
 

@@ -1,0 +1,92 @@
+"""What ``tas export`` does."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+
+from .. import data
+from ..atomic_files import write_whole
+from ..networks.build import check_outputs, network
+from ..networks.export import export as export_network
+from ..networks.export import first_images
+from ..networks.load import load, network_folder
+from ..networks.model_card import model_card
+from ..networks.recipe import Recipe
+from ..shape import Shape
+from .evaluate import trained_on
+from .job import anywhere
+from .outcome import Outcome
+from .queries import Export
+
+__all__ = ["export"]
+
+
+def export(args: Export) -> Outcome:
+    """Write the network of a run folder, and check what was written on the test set."""
+    if args.run is None:
+        raise ValueError("nothing to export: give the folder of a finished run")
+    folder = Path(args.run)
+    source = trained_on(folder, args.data, args.data_dir)
+    place = network_folder(folder)
+    recipe = Recipe.read(place)
+    if args.model is not None:
+        recipe = replace(recipe, model=anywhere(args.model))
+    dataset = data.load(
+        source["data"],
+        source["data_dir"],
+        validation=source["validation"],
+        seed=source["seed"],
+        workers=args.workers,
+    )
+    info = dataset.info
+    model = load(folder, None if args.model is None else network(args.model, info))
+    check_outputs(model, info.input_shape, info.num_classes, info.name)
+    shape, out = place / "shape.json", Path(args.out) if args.out else folder / "export"
+    result = export_network(
+        model,
+        out,
+        first_images(dataset),
+        recipe=recipe,
+        shape=Shape.read(shape) if shape.is_file() else None,
+    )
+    params = sum(parameter.numel() for parameter in model.parameters())
+    told = {"params": params, "macs": None, **source, **_result(folder)}
+    write_whole(out / "README.md", model_card(told, info, recipe, result))
+    failed = {n: why for n, why in result["left_out"].items() if "not installed" not in why}
+    for name, reason in failed.items():
+        raise ValueError(f"{out} has no {name}: {reason}")
+    return Exported(title=f"{source['model']} on {source['data']}", result=result)
+
+
+def _result(folder: Path) -> dict[str, Any]:
+    path = folder / "result.json"
+    if not path.is_file():
+        raise ValueError(f"run {folder} is not finished; run its command again to go on")
+    try:
+        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise ValueError(f"{path} is not JSON; remove it to finish this run again") from None
+    return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported(Outcome):
+    """The files, and that they were tried."""
+
+    def show(self) -> Group:
+        table = Table(show_header=False)
+        table.add_column(style="bold")
+        table.add_column(justify="right")
+        for name, size in self.result["files"].items():
+            table.add_row(name, f"{size:,} bytes")
+        lines = [
+            f"{self.result['out']}: each gives the network's logits on "
+            f"{self.result['checked']:,} test images"
+        ]
+        for name, reason in self.result["left_out"].items():
+            lines.append(f"left out: {name}: {reason}")
+        return Group(self.title, table, *lines)

@@ -1,0 +1,79 @@
+"""What ``tas search --dry-run`` says."""
+
+import math
+from dataclasses import dataclass
+
+from lightning_fabric import Fabric
+from rich.console import Group
+from rich.table import Table
+from torch import nn
+
+from ..costing.budget import Budget
+from ..data import Dataset
+from ..searching.dry_run import rehearse
+from ..tracing.space import Space
+from .arguments import Search
+from .outcome import Outcome
+
+__all__ = ["Plan", "plan"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(Outcome):
+    """What a search would be."""
+
+    def show(self) -> Group:
+        seen, target = self.result, self.result["target"]
+        metric = target["metric"]
+        table = Table(show_header=False)
+        table.add_column(style="bold")
+        table.add_column(justify="right")
+        for name, value in (
+            ("shapes", f"{seen['shapes']} ({seen['layers']} layers, {seen['stages']} stages)"),
+            (f"full {metric}", f"{seen['full_' + metric]:,}"),
+            (f"smallest {metric}", f"{seen['smallest_' + metric]:,}"),
+            (f"target {metric}", f"{target['low']:,} to {target['high']:,}"),
+            ("steps", f"{seen['steps']:,} of {seen['seconds_per_step']:.2f} s"),
+            ("time", f"about {_duration(seen['seconds'])}"),
+            ("memory", f"about {seen['memory_bytes'] / 2**20:,.0f} MiB"),
+        ):
+            table.add_row(name, value)
+        return Group(self.title, table)
+
+
+def _duration(seconds: float) -> str:
+    """
+    >>> _duration(42), _duration(3000), _duration(90000)
+    ('42 s', '50 minutes', '25 hours')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.0f} hours"
+
+
+def plan(
+    args: Search, model: nn.Module, dataset: Dataset, space: Space, budget: Budget, fabric: Fabric
+) -> Plan:
+    """Look at a few steps, and say what all of them would take."""
+    seen = rehearse(model, dataset, budget, args, space=space, fabric=fabric)
+    cost = {
+        name: budget.cost(space, s)
+        for name, s in (("smallest", space.smallest), ("full", space.full))
+    }
+    seconds = seen.steps * seen.seconds_per_step
+    if not args.weights:
+        # a plain step takes about half as long
+        plain = dataset.train.steps(args.batch_size) * args.pretrain_epochs
+        seconds += plain * seen.seconds_per_step / 2
+    result = {
+        "shapes": f"10^{math.log10(space.count):.1f}",
+        "layers": len(space.widths),
+        "stages": len(space.depths),
+        **{f"{name}_{budget.metric}": value for name, value in cost.items()},
+        "target": budget.target(),
+        "steps": seen.steps,
+        "seconds_per_step": seen.seconds_per_step,
+        "seconds": seconds,
+        "memory_bytes": seen.memory,
+    }
+    return Plan(title=f"{args.model} on {args.data}: a search", result=result)

@@ -1,0 +1,133 @@
+"""The arguments of the commands that look at what is there, or write it in another form.
+
+The text under each field is its ``--help``.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, get_args
+
+from tyro.conf import Positional, arg
+
+from ..settings import Precision, at_least, named, one_of
+from .arguments import Count, File, Folder, Text
+
+__all__ = ["Cost", "Evaluate", "Export", "Report"]
+
+Residual = Literal["auto", "pad", "project", "tied"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """Write a trained network for use elsewhere: safetensors, ONNX and torch.export.
+
+    Each file is read back and compared with the network on images of the test set.
+    """
+
+    run: Annotated[Positional[str | None], arg(metavar="RUN_DIR")] = None
+    """Folder of a finished run of tas prune, distill or train."""
+    out: Folder = None
+    """Where the files go (default: RUN_DIR/export)."""
+    model: Text = None
+    """The unpruned network, path.py:factory, if its file has moved."""
+    data: Text = None
+    """digits, cifar10, cifar100, folder:PATH or npz:PATH (default: the run's)."""
+    data_dir: Folder = None
+    """Folder that holds the files of the dataset (default: the run's)."""
+    workers: int = 2
+    """Processes that decode photos."""
+    config: File = None
+    """TOML file with any of these keys."""
+    json: bool = False
+    """Print one JSON object and nothing else."""
+
+    def __post_init__(self) -> None:
+        at_least(self, "workers", 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Explain a run of tas prune, compare or sweep: report.html, one file for a browser, and the
+    same in short (summary.md, or results.md with results.csv)."""
+
+    run: Annotated[Positional[str | None], arg(metavar="RUN_DIR")] = None
+    """Folder of a finished run of tas prune, compare or sweep."""
+    config: File = None
+    """TOML file with any of these keys."""
+    json: bool = False
+    """Print one JSON object and nothing else."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """Accuracy on the test set: of a run folder, or of a network with a weights file."""
+
+    run: Annotated[Positional[str | None], arg(metavar="RUN_DIR")] = None
+    """Folder of a finished run; gives the network, the weights and the dataset."""
+    model: Text = None
+    """Name of a network, or path.py:factory; for a run, the unpruned one, if its file has moved."""
+    weights: File = None
+    """Weights of the network: .safetensors, or a torch file with a state dict."""
+    data: Text = None
+    """digits, cifar10, cifar100, folder:PATH or npz:PATH (default: the run's, else digits)."""
+    data_dir: Folder = None
+    """Folder that holds the files of the dataset."""
+    download: bool = False
+    """Fetch the dataset if it is not there."""
+    config: File = None
+    """TOML file with any of these keys."""
+    batch_size: int = 500
+    """Images per forward pass."""
+    device: str = "auto"
+    """auto, cpu, mps, cuda or cuda:INDEX."""
+    precision: Precision = "32-true"
+    """Arithmetic: 32-bit, or mixed with bfloat16."""
+    workers: int = 2
+    """Processes that decode photos."""
+    json: bool = False
+    """Print one JSON object and nothing else."""
+
+    def __post_init__(self) -> None:
+        at_least(self, "batch_size", 1)
+        at_least(self, "workers", 0)
+        one_of(self, "precision", get_args(Precision))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """MACs and parameters of a network, layer by layer, exact.
+
+    A MAC is a multiply-accumulate of a convolution or linear layer, for one image; the bias of a
+    linear layer counts one an output. The paper calls them FLOPs.
+    """
+
+    model: str = "resnet20"
+    """Name of a network, or path.py:factory."""
+    data: str = "digits"
+    """Dataset that says how large the images are and how many classes there are."""
+    data_dir: Folder = None
+    """Folder that holds the files of the dataset."""
+    size: Count = None
+    """Height and width of the images, instead of the dataset's (with 3 channels)."""
+    num_classes: Count = None
+    """Number of classes, instead of the dataset's."""
+    shape: File = None
+    """JSON file with a shape of the network."""
+    published: Text = None
+    """A network that the paper's authors published; "list" shows them all."""
+    residual: Residual = "auto"
+    """What becomes of an add whose sides differ; auto is project if published, else pad."""
+    config: File = None
+    """TOML file with any of these keys."""
+    json: bool = False
+    """Print one JSON object and nothing else."""
+
+    def __post_init__(self) -> None:
+        named(self, "model", "data")
+        for name in ("size", "num_classes"):
+            if getattr(self, name) is not None:
+                at_least(self, name, 1)
+        one_of(self, "residual", get_args(Residual))
+        if self.shape and self.published:
+            raise ValueError("give --shape or --published, not both")
+        if self.published and (self.model, self.data) != (Cost.model, Cost.data):
+            raise ValueError("a published network has its own --model and --data: leave them out")

@@ -1,0 +1,101 @@
+"""What a network may cost: a target with a band around it."""
+
+import re
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from ..settings import Metric
+from ..shape import Shape
+from ..tracing.space import Space
+from .cost import macs, params
+
+__all__ = ["Budget"]
+
+MEASURES = {"macs": macs, "params": params}
+NAMES = {"macs": "MACs", "params": "parameters"}
+SUFFIXES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
+# plain numbers up to this are fractions of the unpruned network
+FRACTION = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """A target cost, and the band that a shape has to be in.
+
+    >>> from transformable import models
+    >>> space = Space.trace(models.build("resnet20"), (3, 32, 32))
+    >>> Budget.of("0.5", space)
+    Budget(metric='macs', value=20406597.0, low=19386268, high=21426926)
+    >>> Budget.of("20M", space, tolerance=0.01).holds(20_100_000)
+    True
+    """
+
+    metric: Metric
+    value: float
+    low: int
+    high: int
+
+    @classmethod
+    def of(
+        cls,
+        amount: str | float,
+        space: Space,
+        *,
+        metric: Metric = "macs",
+        tolerance: float = 0.05,
+    ) -> "Budget":
+        """From a fraction of the unpruned network (0.5) or a number of MACs or parameters (20M).
+
+        A ValueError says what is possible if no shape of the space can cost that.
+        """
+        if metric not in MEASURES:
+            raise ValueError(f"metric must be one of {', '.join(get_args(Metric))}, not {metric!r}")
+        if not 0 < tolerance < 1:
+            raise ValueError(f"tolerance must be above 0 and below 1, not {tolerance}")
+        measure = MEASURES[metric]
+        full = measure(space, space.full)
+        value = _number(amount, full)
+        ends = (full, *(measure(space, shape) for shape in (space.smallest, space.largest)))
+        smallest, largest = min(ends), max(ends)
+        if not smallest <= value <= largest:
+            raise ValueError(
+                f"a budget of {amount} is {value:,.0f} {NAMES[metric]}, and this network can have "
+                f"{smallest:,} to {largest:,} ({smallest / full:.3f} to {largest / full:.3f})"
+            )
+        # whole numbers inside the band
+        low, high = -int(-(1 - tolerance) * value // 1), int((1 + tolerance) * value)
+        return cls(metric=metric, value=value, low=low, high=high)
+
+    def cost(self, space: Space, shape: Shape) -> int:
+        """What a shape costs, in the metric of this budget."""
+        return MEASURES[self.metric](space, shape)
+
+    def holds(self, cost: float) -> bool:
+        """Whether a cost is inside the band."""
+        return self.low <= cost <= self.high
+
+    def target(self) -> dict[str, Any]:
+        """For result.json."""
+        return {"metric": self.metric, "value": self.value, "low": self.low, "high": self.high}
+
+
+def _number(amount: str | float, full: int) -> float:
+    """
+    >>> _number("50%", 200), _number(0.25, 200), _number("1.5K", 200), _number(150, 200)
+    (100.0, 50.0, 1500.0, 150.0)
+    """
+    found = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([%KMGB]?)\s*", str(amount), re.IGNORECASE)
+    try:
+        number = float(found[1]) if found else 0.0
+    except ValueError:
+        number = 0.0
+    if not found or not number > 0:
+        raise ValueError(
+            f"a budget is a fraction (0.5) or a number (20M, 150K, 1.2G) above 0, not {amount!r}"
+        )
+    suffix = found[2].upper()
+    if suffix == "%":
+        return number / 100 * full
+    if not suffix and number <= FRACTION:
+        return number * full
+    return number * SUFFIXES[suffix]

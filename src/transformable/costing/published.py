@@ -1,0 +1,93 @@
+"""The networks that the paper's authors published, with their exact costs."""
+
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from ..shape import Shape
+from ..spelling import nearest
+from ..tracing.space import Space
+
+__all__ = ["Published", "find", "published"]
+
+CLASSES = {"cifar10": 10, "cifar100": 100, "imagenet": 1000}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """One network: its sizes in order of execution, what it costs, what the paper says of it.
+
+    `accuracy` is the paper's, in percent, with distillation where it gives several; None where it
+    has no such row.
+    """
+
+    id: str
+    network: str
+    dataset: str
+    widths: tuple[int, ...]
+    depths: tuple[int, ...]
+    macs: int
+    params: int
+    accuracy: float | None
+
+    @property
+    def num_classes(self) -> int:
+        return CLASSES[self.dataset]
+
+    @property
+    def input_shape(self) -> tuple[int, int, int]:
+        return (3, 224, 224) if self.dataset == "imagenet" else (3, 32, 32)
+
+    def shape(self, space: Space) -> Shape:
+        """Its shape in the space of its network."""
+        return Shape(
+            dict(zip(space.widths, self.widths, strict=True)),
+            dict(zip(space.depths, self.depths, strict=True)),
+        )
+
+
+def published() -> list[Published]:
+    """All of them.
+
+    >>> len(published()), published()[2].id, published()[2].macs
+    (19, 'neurips2019/C010-ResNet20', 22444482)
+    """
+    return [
+        Published(
+            id=row["id"],
+            network=row["network"],
+            dataset=row["dataset"],
+            widths=tuple(row["widths"]),
+            depths=tuple(row["depths"]),
+            macs=row["macs"],
+            params=row["params"],
+            accuracy=_accuracy(row.get("paper") or {}),
+        )
+        for row in _record()["networks"]
+    ]
+
+
+def find(name: str) -> Published:
+    """The network of this id; the part behind the slash is enough.
+
+    >>> find("C010-ResNet56").depths
+    (5, 5, 5)
+    """
+    networks = published()
+    for network in networks:
+        if name in (network.id, network.id.rpartition("/")[2]):
+            return network
+    ids = [network.id.rpartition("/")[2] for network in networks]
+    raise ValueError(f"unknown published network {name!r}; {nearest(name, ids)}")
+
+
+def _accuracy(paper: dict[str, Any]) -> float | None:
+    accuracy = paper.get("acc_pct")
+    return accuracy["kd"] if isinstance(accuracy, dict) else accuracy
+
+
+def _record() -> dict[str, Any]:
+    text = files("transformable.costing").joinpath("published.json").read_text()
+    record: dict[str, Any] = json.loads(text)
+    return record

@@ -1,0 +1,71 @@
+"""Layers that networks are given: an add of different widths, and how every layer starts."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+__all__ = ["PaddedAdd", "initialise"]
+
+
+class PaddedAdd(nn.Module):
+    """Adds each operand into its channels of a tensor that is wide enough for all.
+
+    >>> add = PaddedAdd(3, (range(3), range(2)))
+    >>> add(torch.ones(1, 3, 1, 1), torch.ones(1, 2, 1, 1)).flatten()
+    tensor([2., 2., 1.])
+    """
+
+    def __init__(self, width: int, positions: Sequence[Sequence[int]]) -> None:
+        super().__init__()
+        self.width = width
+        self.positions = tuple(tuple(p) for p in positions)
+        for i, channels in enumerate(self.positions):
+            # channel c of the sum comes from channel index[c] of the operand, or from a zero behind
+            index = torch.full((width,), len(channels))
+            index[list(channels)] = torch.arange(len(channels))
+            self.register_buffer(f"index{i}", index, persistent=False)
+
+    def forward(self, *operands: Tensor) -> Tensor:
+        first, *rest = (self._spread(i, x) for i, x in enumerate(operands))
+        for x in rest:
+            first = first + x
+        return first
+
+    def _spread(self, i: int, x: Tensor) -> Tensor:
+        channels = self.positions[i]
+        if len(channels) == self.width:
+            return x
+        first, last = channels[0], channels[-1]
+        if last - first + 1 == len(channels):
+            return F.pad(x, (0, 0, 0, 0, first, self.width - last - 1))
+        return F.pad(x, (0, 0, 0, 0, 0, 1))[:, getattr(self, f"index{i}")]
+
+    def extra_repr(self) -> str:
+        widths = " + ".join(str(len(channels)) for channels in self.positions)
+        return f"{widths} -> {self.width}"
+
+
+def initialise(network: nn.Module) -> None:
+    """Convolutions kaiming-normal by fan-out, linear layers N(0, .01), biases 0, norms 1 and 0.
+
+    A layer that the paper does not use starts as torch starts it.
+    """
+    for module in network.modules():
+        match module:
+            case nn.Conv2d():
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+                _zero(module.bias)
+            case nn.Linear():
+                nn.init.normal_(module.weight, 0, 0.01)
+                _zero(module.bias)
+            case _ if hasattr(module, "reset_parameters"):
+                reset: Any = module.reset_parameters
+                reset()
+
+
+def _zero(bias: Tensor | None) -> None:
+    if bias is not None:
+        nn.init.zeros_(bias)

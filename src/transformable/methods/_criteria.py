@@ -1,0 +1,71 @@
+"""torch-pruning's criteria, asked for one layer at a time: which layers belong together we know."""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ..tracing import Layer
+from ..tracing.channel_groups import Groups
+from ._channel_choice import Scores
+
+__all__ = ["filters", "importances", "mean_over", "norms"]
+
+
+def importances() -> Any:
+    """The criteria, if torch-pruning is there."""
+    try:
+        from torch_pruning.pruner import importance
+    except ImportError:
+        raise ValueError(
+            "this method needs torch-pruning; install it by pip install 'transformable[methods]'"
+        ) from None
+    return importance
+
+
+def mean_over(layers: Iterator[tuple[Layer, Any]], groups: Groups, criterion: Any) -> Scores:
+    """The mean of a criterion over the layers that make, or scale, a channel."""
+    return groups.mean((layer.outputs, _score(criterion, module)) for layer, module in layers)
+
+
+def filters(model: nn.Module, groups: Groups) -> Iterator[tuple[Layer, Any]]:
+    """The convolutions and linear layers that make the channels."""
+    for _, layer in groups.makers():
+        yield layer, model.get_submodule(layer.name)
+
+
+def norms(model: nn.Module, groups: Groups) -> Iterator[tuple[Layer, Any]]:
+    """The batch norms that scale them."""
+    for layer in groups.space.layers:
+        module = model.get_submodule(layer.name)
+        if layer.kind == "norm" and isinstance(module, _BatchNorm) and module.affine:
+            yield layer, module
+
+
+class _Item(NamedTuple):
+    """One layer as a criterion sees it."""
+
+    dep: Any
+    idxs: list[int]
+
+    @property
+    def root_idxs(self) -> list[int]:
+        return self.idxs
+
+
+def _score(criterion: Any, module: nn.Module) -> Tensor:
+    from torch_pruning.pruner import function
+
+    channels = list(range(len(module.weight)))  # type: ignore[arg-type]
+    prunes = {
+        nn.Conv2d: function.prune_conv_out_channels,
+        nn.Linear: function.prune_linear_out_channels,
+        _BatchNorm: function.prune_batchnorm_out_channels,
+    }
+    prune = next(prunes[kind] for kind in prunes if isinstance(module, kind))
+    target = SimpleNamespace(module=module)
+    dep = SimpleNamespace(layer=module, pruning_fn=prune, target=target, handler=prune)
+    score: Tensor = criterion([_Item(dep, channels)])
+    return score

@@ -1,0 +1,142 @@
+"""The model card of an exported network: what it is, how it was made, what it can do, how to load
+it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..data import Info
+from .recipe import Recipe
+
+__all__ = ["model_card"]
+
+
+def model_card(
+    summary: dict[str, Any], info: Info, recipe: Recipe, exported: dict[str, Any]
+) -> str:
+    """Markdown, from the result of a run, its dataset and the files that were written."""
+    smaller = ", made smaller" if "before" in summary or "transfer" in summary else ""
+    return "\n".join(
+        [
+            f"# {summary['model']} on {summary['data']}{smaller}",
+            "",
+            *_numbers(summary),
+            "",
+            *_story(summary),
+            "",
+            "## How to load it",
+            "",
+            *_loading(info, recipe, exported["files"]),
+            "",
+            "## What goes in and what comes out",
+            "",
+            *_inputs(info),
+            "",
+        ]
+    )
+
+
+def _numbers(summary: dict[str, Any]) -> list[str]:
+    before, after = summary.get("before"), summary.get("after")
+    if before is None or after is None:
+        return [
+            f"Accuracy on the test set: {summary['accuracy']:.2%} "
+            f"({summary['n']:,} images), {summary['params']:,} parameters."
+        ]
+    rows = [
+        ("accuracy", f"{before['accuracy']:.2%}", f"{after['accuracy']:.2%}"),
+        *(
+            (name, f"{before[key]:,}", f"{after[key]:,}")
+            for name, key in (("MACs", "macs"), ("parameters", "params"), ("bytes", "bytes"))
+        ),
+        (
+            "milliseconds an image",
+            f"{before['latency_ms']:.3g}",
+            f"{after['latency_ms']:.3g}",
+        ),
+    ]
+    return [
+        "| | unpruned | this network |",
+        "| --- | --- | --- |",
+        *(f"| {name} | {a} | {b} |" for name, a, b in rows),
+        "",
+        f"Accuracy is on the {summary['n']:,} images of the test set, which were looked at once. "
+        f"MACs are for one image. Milliseconds are the median at batch 1 in PyTorch "
+        f"{summary['environment']['torch']} on {summary['environment']['cpu']} (threads: "
+        f"{summary['environment']['threads']}). {summary['faster']}",
+    ]
+
+
+def _story(summary: dict[str, Any]) -> list[str]:
+    if "target" not in summary:
+        return []
+    target = summary["target"]
+    if summary["teacher"]:
+        start = f"It came from the weights of {summary['teacher']}."
+    elif summary["trained"]:
+        start = "It came from a network that was trained before."
+    else:
+        start = "The unpruned network was trained first."
+    return [
+        "## How it was made",
+        "",
+        f"{start} The widths of its layers and the depths of its stages were learnt by "
+        "Transformable Architecture Search (Dong & Yang, NeurIPS 2019) for "
+        f"{target['low']:,} to {target['high']:,} {target['metric']}; the shape is in shape.json. "
+        f"The small network was trained with transfer `{summary['transfer']}` from the unpruned "
+        f"one. Seed {summary['seed']}.",
+        *(["", f"    {summary['command']}"] if summary.get("command") else []),
+    ]
+
+
+def _loading(info: Info, recipe: Recipe, files: Mapping[str, int]) -> list[str]:
+    channels, height, width = info.input_shape
+    unpruned = "" if recipe.model else ", model=UNPRUNED"
+    lines = [
+        "With this package, as an ordinary PyTorch module"
+        + ("" if recipe.model else ", from the unpruned network")
+        + ":",
+        "",
+        "```python",
+        "import transformable as tas",
+        "",
+        f'network = tas.load("this folder"{unpruned})',
+        "```",
+    ]
+    if "model.pt2" in files or "model.onnx" in files:
+        lines += ["", "Without it, any number of images at a time:"]
+    if "model.pt2" in files:
+        lines += [
+            "",
+            "```python",
+            "import torch",
+            "",
+            'network = torch.export.load("model.pt2").module()',
+            f"logits = network(torch.zeros(1, {channels}, {height}, {width}))",
+            "```",
+        ]
+    if "model.onnx" in files:
+        lines += [
+            "",
+            "```python",
+            "import numpy, onnxruntime",
+            "",
+            'network = onnxruntime.InferenceSession("model.onnx")',
+            f'images = numpy.zeros((1, {channels}, {height}, {width}), "float32")',
+            '[logits] = network.run(["logits"], {"images": images})',
+            "```",
+        ]
+    return lines
+
+
+def _inputs(info: Info) -> list[str]:
+    channels, height, width = info.input_shape
+    lines = [f"Images as float32 of N x {channels} x {height} x {width}."]
+    if info.mean and info.std:
+        mean, std = (", ".join(f"{v:.6g}" for v in values) for values in (info.mean, info.std))
+        lines[0] += (
+            f" From pixels of 0 to 255: subtract the mean ({mean}) of each channel and divide by "
+            f"its deviation ({std})."
+        )
+    classes = ", ".join(info.classes) if len(info.classes) <= 100 else f"{len(info.classes)} names"
+    lines += ["", f"One logit for each of {info.num_classes} classes, in this order: {classes}."]
+    return lines

@@ -1,0 +1,48 @@
+"""ONNX files: written from a network, and run by onnxruntime. Both are in the extra ``export``."""
+
+import importlib.util
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..atomic_files import write_whole
+
+__all__ = ["available", "session", "write"]
+
+
+def available() -> bool:
+    """Whether all that it needs is installed."""
+    needed = ("onnx", "onnxscript", "onnxruntime")
+    return all(importlib.util.find_spec(name) is not None for name in needed)
+
+
+def write(model: nn.Module, input_shape: tuple[int, int, int], path: Path) -> None:
+    """Any number of ``images`` in, ``logits`` out."""
+    with warnings.catch_warnings(action="ignore"):
+        program = torch.onnx.export(
+            model,
+            (torch.zeros(2, *input_shape),),
+            dynamo=True,
+            dynamic_shapes=({0: torch.export.Dim("batch", min=1)},),
+            input_names=["images"],
+            output_names=["logits"],
+            verbose=False,
+        )
+    assert program is not None
+    content = program.model_proto.SerializeToString()
+    write_whole(path, lambda file: file.write(content))
+
+
+def session(path: Path) -> Callable[[Any], Any]:
+    """A function from an array of images to an array of logits, with as many threads as torch."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 3
+    runtime = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return lambda images: runtime.run(["logits"], {"images": images})[0]

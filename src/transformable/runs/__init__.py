@@ -1,0 +1,1 @@
+"""The run folder: settings, metrics and results, each written once."""

@@ -1,0 +1,1 @@
+"""The sizes: the alternating step, the pull to the budget, and the shape that is derived."""

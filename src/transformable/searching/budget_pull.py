@@ -1,0 +1,53 @@
+"""What pulls the expected cost to the budget while the sizes are learned."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..costing.budget import Budget
+
+__all__ = ["Multiplier", "piecewise"]
+
+
+def piecewise(expected: Tensor, derived: float, budget: Budget) -> Tensor:
+    """The paper's loss (eq. 8): log E of the expected cost if the derived one is above the band,
+    -log E if it is below, and 0 inside.
+
+    >>> band = Budget(metric="macs", value=100.0, low=95, high=105)
+    >>> [round(float(piecewise(torch.tensor(1000.0), f, band)), 3) for f in (90, 100, 110)]
+    [-6.908, 0.0, 6.908]
+    """
+    if derived > budget.high:
+        return expected.log()
+    if derived < budget.low:
+        return -expected.log()
+    return torch.zeros_like(expected)
+
+
+class Multiplier:
+    """A price on the expected cost that is raised while it is above the target and lowered while it
+    is below, so that the two meet: h = log(E / R), price * h + h^2 / 2, price += rate * h.
+
+    >>> price = Multiplier(100.0, rate=0.5)
+    >>> round(float(price(torch.tensor(200.0))), 3), round(price.value, 3)
+    (0.24, 0.347)
+    """
+
+    def __init__(self, target: float, rate: float = 0.05) -> None:
+        self.target, self.rate = target, rate
+        self.value = 0.0
+
+    def __call__(self, expected: Tensor) -> Tensor:
+        """The loss, and the next price."""
+        excess = expected.log() - math.log(self.target)
+        loss = self.value * excess + excess.square() / 2
+        self.value += self.rate * float(excess.detach())
+        return loss
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"value": self.value}
+
+    def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
+        self.value = state_dict["value"]

@@ -1,0 +1,1 @@
+"""A network and a shape become a small ordinary network."""

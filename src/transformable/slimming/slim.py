@@ -1,0 +1,238 @@
+"""slim: the small ordinary network that has a given shape."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+from ..layers import PaddedAdd, initialise
+from ..shape import Shape
+from ..tracing import Join, Layer, bits, inside, kept
+from ..tracing.space import Space
+
+__all__ = ["check_same_network", "resize", "revive_dropout", "slim"]
+
+
+def slim(
+    model: nn.Module, space: Space, shape: Shape, weights: Literal["copy", "fresh"] = "copy"
+) -> nn.Module:
+    """The network at this shape, with the weights of `model` ("copy") or new ones ("fresh").
+
+    The result has the class of the network, unless an add in the middle of a forward would have to
+    pad or project one of its sides: then it is a `torch.fx.GraphModule`. The names in its state
+    dict are those of the network in both cases.
+
+    >>> from transformable import Space, models
+    >>> net = models.build("resnet20")
+    >>> space = Space.trace(net, input_shape=(3, 32, 32))
+    >>> half = {name: width // 2 for name, width in space.full.widths.items()}
+    >>> small = slim(net, space, space.full.replace(widths=half))
+    >>> small.stages[2][0].conv2
+    Conv2d(32, 32, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1), bias=False)
+    """
+    if weights not in ("copy", "fresh"):
+        raise ValueError(f'weights must be "copy" or "fresh", not {weights!r}')
+    space.check(shape)
+    check_same_network(model, space)
+    small = copy.deepcopy(model)
+    if shape != space.full:
+        small = _reshape(small, space, shape)
+    if weights == "fresh":
+        initialise(small)
+    return small
+
+
+def check_same_network(model: nn.Module, space: Space) -> None:
+    """Refuse a network that is not the one that was traced."""
+    state = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    for name in (*space.state, *state):
+        if state.get(name) != space.state.get(name):
+            here, there = (_describe(sizes.get(name)) for sizes in (state, space.state))
+            raise ValueError(
+                f"the network is not the one that was traced: {name!r} is {here}, not {there}"
+            )
+
+
+def _describe(size: tuple[int, ...] | None) -> str:
+    return "absent" if size is None else "x".join(map(str, size)) or "one number"
+
+
+def _reshape(small: nn.Module, space: Space, shape: Shape) -> nn.Module:
+    masks = space.masks(shape)
+    for layer in space.layers:
+        if layer.kind != "constant" and space.alive(layer, shape):
+            outs, ins = (kept(space.layouts, masks, i) for i in (layer.outputs, layer.inputs))
+            resize(small.get_submodule(layer.name), layer, outs, ins)
+            if not layer.derived:
+                small.set_submodule(layer.name, nn.Identity())
+    uneven = [join for join in space.joins if space.alive(join, shape) and _uneven(join, masks)]
+    if all(join.place for join in uneven) and not isinstance(small, fx.GraphModule):
+        for join in uneven:
+            small.set_submodule(str(join.place), _evener(join, space, masks, small))
+        _drop_blocks(small, space, shape)
+        return small
+    return _as_graph(small, space, shape, uneven, masks)
+
+
+def _uneven(join: Join, masks: Sequence[int]) -> bool:
+    # a PaddedAdd, in a network that was slimmed before, always has to be made anew
+    made = join.node.op == "call_module"
+    return made or len({masks[i] for i in (*join.operands, join.outputs)}) > 1
+
+
+def resize(module: Any, layer: Layer, outs: list[int], ins: list[int]) -> None:
+    """Keep the given channels of a layer; -1 is a new one."""
+    _set_sizes(module, layer.kind, len(outs), len(ins))
+    matrix = layer.kind in ("conv", "linear")
+    old = dict(module.named_parameters()) | dict(module.named_buffers())
+    old = {name: tensor for name, tensor in old.items() if tensor.ndim > 0}
+    for name, tensor in old.items():
+        size = (len(outs), len(ins) if matrix else 1, *tensor.shape[2:])[: tensor.ndim]
+        value = tensor.new_empty(size)
+        parameter = isinstance(tensor, nn.Parameter)
+        setattr(module, name, nn.Parameter(value, tensor.requires_grad) if parameter else value)
+    if -1 in outs or -1 in ins:
+        initialise(module)
+    rows, from_rows = _pairs(outs)
+    columns, from_columns = _pairs(ins)
+    with torch.no_grad():
+        for name, tensor in old.items():
+            if matrix and tensor.ndim > 1:
+                picked = tensor[from_rows][:, from_columns]
+                getattr(module, name)[rows[:, None], columns] = picked
+            else:
+                getattr(module, name)[rows] = tensor[from_rows]
+
+
+def _set_sizes(module: Any, kind: str, outs: int, ins: int) -> None:
+    if kind == "linear":
+        module.out_features, module.in_features = outs, ins
+    elif kind == "conv":
+        module.out_channels, module.in_channels = outs, ins
+    elif kind == "depthwise conv":
+        module.out_channels = module.in_channels = module.groups = outs
+    elif isinstance(module, nn.PReLU):
+        module.num_parameters = outs
+    else:
+        module.num_features = outs
+
+
+def _pairs(channels: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Where the old channels go, and which they are."""
+    pairs = torch.tensor([(i, n) for i, n in enumerate(channels) if n >= 0])
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _evener(join: Join, space: Space, masks: Sequence[int], like: nn.Module) -> nn.Module:
+    """What makes the two sides fit: the projection of the shortcut, or an add that pads."""
+    parameter = next(like.parameters())
+    if join.shortcut is not None:
+        module: nn.Module = _projection(join, space, masks)
+    else:
+        total = bits(masks[join.outputs])
+        place = {position: i for i, position in enumerate(total)}
+        positions = [[place[p] for p in bits(masks[part])] for part in join.parts]
+        module = PaddedAdd(len(total), positions)
+    return module.to(parameter.device, parameter.dtype).train(like.training)
+
+
+def _projection(join: Join, space: Space, masks: Sequence[int]) -> nn.Sequential:
+    """Starts by passing on the channels that both sides have, so that nothing learnt is lost."""
+    layer, *norm = join.projection
+    ins, outs = (torch.tensor(kept(space.layouts, masks, i)) for i in (layer.inputs, layer.outputs))
+    conv = nn.Conv2d(len(ins), len(outs), 1, bias=False)
+    with torch.no_grad():
+        same = (outs[:, None] == ins) & (ins >= 0)
+        conv.weight.copy_(same[:, :, None, None])
+    return nn.Sequential(conv, *(nn.BatchNorm2d(len(outs)) for _ in norm))
+
+
+def _drop_blocks(small: nn.Module, space: Space, shape: Shape) -> None:
+    for name, depth in shape.depths.items():
+        container: Any = small.get_submodule(name)
+        for block in space.stages[name].blocks[depth:]:
+            child = block.rpartition(".")[2]
+            if isinstance(container, nn.Sequential):
+                del container._modules[child]
+            else:
+                # a forward of the user's own may still go through the list by number
+                container._modules[child] = nn.Identity()
+
+
+def _as_graph(
+    small: nn.Module, space: Space, shape: Shape, uneven: Sequence[Join], masks: Sequence[int]
+) -> fx.GraphModule:
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    graph.output(graph.graph_copy(space.graph, copies))
+    for join in uneven:
+        _add_submodule(small, _name(join), _evener(join, space, masks, small))
+        _rewire(graph, join, copies)
+    dropped: set[str] = set()
+    for name, depth in shape.depths.items():
+        stage = space.stages[name]
+        dropped.update(stage.blocks[depth:])
+        if depth < len(stage.ends):
+            copies[stage.ends[-1]].replace_all_uses_with(copies[stage.ends[depth - 1]])
+    for original, node in reversed(copies.items()):
+        unused = original.users and not node.users
+        if unused or any(inside(original, block) for block in dropped):
+            graph.erase_node(node)
+    revive_dropout(small, graph)
+    return fx.GraphModule(small, graph, type(small).__name__).train(small.training)
+
+
+def revive_dropout(network: nn.Module, graph: fx.Graph) -> None:
+    """F.dropout(x, training=self.training) was recorded as it is in evaluation: off for ever."""
+    kinds: dict[Any, type[nn.Module]] = {
+        F.dropout: nn.Dropout,
+        F.dropout2d: nn.Dropout2d,
+        F.alpha_dropout: nn.AlphaDropout,
+    }
+    for node in graph.nodes:
+        if node.op == "call_function" and node.target in kinds:
+            p = node.args[1] if len(node.args) > 1 else node.kwargs.get("p", 0.5)
+            name = f"dropouts.{node.name}"
+            _add_submodule(network, name, kinds[node.target](p))
+            with graph.inserting_before(node):
+                call = graph.call_module(name, (node.all_input_nodes[0],))
+            call.meta = dict(node.meta)
+            node.replace_all_uses_with(call)
+            graph.erase_node(node)
+
+
+def _rewire(graph: fx.Graph, join: Join, copies: dict[fx.Node, fx.Node]) -> None:
+    name, node = _name(join), copies[join.node]
+    sources = [copies[source] for source in join.sources]
+    with graph.inserting_before(node):
+        if join.shortcut is None:
+            call = graph.call_module(name, tuple(sources))
+            call.meta = dict(node.meta)
+            node.replace_all_uses_with(call)
+            graph.erase_node(node)
+            copies[join.node] = call
+            return
+        shortcut = sources[join.shortcut]
+        call = shortcut.all_input_nodes[0] if join.place else shortcut
+        for i in range(len(join.projection)):
+            call = graph.call_module(f"{name}.{i}", (call,))
+            call.meta = dict(node.meta)
+        node.replace_input_with(shortcut, call)
+
+
+def _name(join: Join) -> str:
+    if join.place:
+        return join.place
+    return (
+        join.projection[0].name.removesuffix(".0") if join.projection else f"adds.{join.node.name}"
+    )
+
+
+def _add_submodule(network: nn.Module, name: str, module: nn.Module) -> None:
+    parent, _, _ = name.rpartition(".")
+    if parent and parent not in dict(network.named_modules()):
+        network.add_module(parent, nn.Module())
+    network.set_submodule(name, module)

@@ -1,0 +1,1 @@
+"""The searchable network: all candidate sizes in one forward pass."""

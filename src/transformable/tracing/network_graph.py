@@ -1,0 +1,239 @@
+"""Reading a network as a torch.fx graph: what calls what, with which sizes, in which blocks."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from ..layers import PaddedAdd
+
+__all__ = [
+    "Stage",
+    "block_of",
+    "find_stages",
+    "in_mode",
+    "inside",
+    "measure",
+    "path_of",
+    "record",
+    "record_training",
+]
+
+
+class Tracer(fx.Tracer):
+    """Follows a network into its blocks; a part that cannot be followed stays one opaque node."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opaque: dict[str, str] = {}
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        # an empty Sequential is how many networks write an identity shortcut: keep its place
+        empty = isinstance(m, nn.Sequential) and len(m) == 0
+        whole = isinstance(m, (PaddedAdd, nn.Conv2d, nn.Linear, nn.BatchNorm2d))
+        return (
+            empty or whole or _has_two_modes(m) or super().is_leaf_module(m, module_qualified_name)
+        )
+
+    def call_module(
+        self,
+        m: nn.Module,
+        forward: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        # an attribute of a proxy becomes a node only when it is used: use it now, outside of `m`
+        fx.node.map_aggregate((args, kwargs), lambda a: a.node if isinstance(a, fx.Proxy) else a)
+        before = set(self.graph.nodes)
+        try:
+            return super().call_module(m, forward, args, kwargs)
+        except Exception as error:  # a user's forward may raise anything when it meets a proxy
+            path = self.path_of_module(m)
+            for node in reversed([n for n in self.graph.nodes if n not in before]):
+                self.graph.erase_node(node)
+            self.opaque[path] = str(error).split("\n")[0]
+            return self.create_proxy("call_module", path, args, kwargs)
+
+
+def _has_two_modes(module: nn.Module) -> bool:
+    """Something like stochastic depth: recorded, it would be off for ever."""
+    if any(True for _ in module.parameters()) or any(True for _ in module.children()):
+        return False
+    try:
+        return "training" in inspect.getsource(type(module).forward)
+    except (OSError, TypeError):
+        return False
+
+
+@contextmanager
+def in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
+    """The network in training or in use, and afterwards each part in the mode it was in."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.train(training)
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def record(model: nn.Module) -> tuple[fx.Graph, dict[str, str]]:
+    """The graph of the network, and why parts of it could not be followed."""
+    if isinstance(model, fx.GraphModule):
+        # already recorded; its nodes still know the blocks that they came from
+        graph = fx.Graph()
+        values: dict[fx.Node, fx.Node] = {}
+        graph.output(graph.graph_copy(model.graph, values))
+        return graph, {}
+    tracer = Tracer()
+    try:
+        graph = tracer.trace(model, _defaults(model))
+    except Exception as error:
+        reason = str(error).split("\n")[0]
+        raise ValueError(
+            f"torch.fx cannot trace {type(model).__name__}: {reason}; move what depends on the "
+            "data into a submodule of its own, which then keeps its width"
+        ) from error
+    return graph, tracer.opaque
+
+
+def record_training(model: nn.Module) -> fx.Graph | None:
+    """The graph of the network in training, if it can be followed."""
+    try:
+        with in_mode(model, training=True):
+            return Tracer().trace(model, _defaults(model))
+    except Exception:  # only a second look
+        return None
+
+
+def _defaults(model: nn.Module) -> dict[str, Any]:
+    """Arguments that may be left out are: `if mask is not None` then has an answer."""
+    parameters = inspect.signature(model.forward).parameters
+    return {
+        name: parameter.default
+        for name, parameter in parameters.items()
+        if parameter.default is not parameter.empty
+    }
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What running a node gave: the shape of its tensor, the MACs of one image."""
+
+    shape: torch.Size | None
+    macs: int
+
+
+class _Measurer(fx.Interpreter):
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module, garbage_collect_values=True)
+        self.found: dict[fx.Node, Measured] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        with FlopCounterMode(display=False) as counter:
+            value = super().run_node(n)
+        shape = value.shape if isinstance(value, Tensor) else None
+        # two operations a multiply-accumulate, two images
+        self.found[n] = Measured(shape, counter.get_total_flops() // 4)
+        return value
+
+
+def measure(
+    model: nn.Module, graph: fx.Graph, input_shape: tuple[int, int, int]
+) -> dict[fx.Node, Measured]:
+    """Run the graph once, on two images so that no axis of 1 is the batch."""
+    parameter = next(model.parameters(), torch.empty(0))
+    measurer = _Measurer(fx.GraphModule(model, graph))
+    try:
+        images = torch.zeros(2, *input_shape, dtype=parameter.dtype, device=parameter.device)
+        with torch.no_grad():
+            measurer.run(images)
+    except Exception as error:
+        reason = str(error).split("\n")[0]
+        raise ValueError(
+            f"the network does not take an input of {input_shape}: {reason}"
+        ) from error
+    return {node: measurer.found[node] for node in graph.nodes}
+
+
+def path_of(node: fx.Node) -> str:
+    """The module whose forward made this node; for a layer, the layer itself."""
+    stack = node.meta.get("nn_module_stack")
+    return next(reversed(stack)).split("@")[0] if stack else ""
+
+
+def inside(node: fx.Node, path: str) -> bool:
+    """Whether the module at `path`, or a part of it, made this node."""
+    return f"{path_of(node)}.".startswith(f"{path}.")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A container of blocks in a row: the modules and the node that each ends with."""
+
+    name: str
+    blocks: tuple[str, ...]
+    ends: tuple[fx.Node, ...]
+
+
+def find_stages(
+    model: nn.Module, graph: fx.Graph, found: Mapping[fx.Node, Measured]
+) -> dict[str, Stage]:
+    """The containers of two or more blocks of which all but the first keep the shape."""
+    stages: dict[str, Stage] = {}
+    # inner containers first: of nested ones the finer is the stage
+    for name, module in reversed(list(model.named_modules())):
+        if any(other.startswith(f"{name}.") or not name for other in stages):
+            continue
+        stage = _stage(name, module, graph, found)
+        if stage is not None:
+            stages[name] = stage
+    order = {node: i for i, node in enumerate(graph.nodes)}
+    return dict(sorted(stages.items(), key=lambda item: order[item[1].ends[0]]))
+
+
+def _stage(
+    name: str, module: nn.Module, graph: fx.Graph, found: Mapping[fx.Node, Measured]
+) -> Stage | None:
+    children = dict(module.named_children())
+    if len(children) < 2 or not all(child.isdigit() for child in children):
+        return None
+    blocks: list[str] = []
+    ends: list[fx.Node] = []
+    for child, block in children.items():
+        path = f"{name}.{child}" if name else child
+        nodes = [node for node in graph.nodes if inside(node, path)]
+        ends_here = [n for n in nodes if any(not inside(user, path) for user in n.users)]
+        sources = {s for n in nodes for s in n.all_input_nodes if not inside(s, path)}
+        composite = any(True for _ in block.children())
+        if not composite or not any(isinstance(m, nn.Conv2d) for m in block.modules()):
+            return None
+        if len(ends_here) != 1 or len(sources) != 1 or _called_twice(nodes):
+            return None
+        if ends:
+            [source] = sources
+            if source is not ends[-1] or any(not inside(user, path) for user in source.users):
+                return None
+            if found[source].shape != found[ends_here[0]].shape:
+                return None
+        blocks.append(path)
+        ends.append(ends_here[0])
+    return Stage(name, tuple(blocks), tuple(ends))
+
+
+def _called_twice(nodes: list[fx.Node]) -> bool:
+    return any("@" in path for node in nodes for path in node.meta.get("nn_module_stack", {}))
+
+
+def block_of(stages: Mapping[str, Stage], path: str) -> tuple[str, int] | None:
+    """The stage and the number of the block that a module or parameter lies in."""
+    for stage in stages.values():
+        for i, block in enumerate(stage.blocks):
+            if f"{path}.".startswith(f"{block}."):
+                return stage.name, i
+    return None

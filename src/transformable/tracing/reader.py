@@ -1,0 +1,198 @@
+"""The state of reading a network: what is known so far of each tensor in it."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from torch import fx, nn
+
+from .layouts import Fixed, Layout, Own
+from .network_graph import block_of, find_stages, in_mode, measure, path_of, record
+from .width_ties import Ties
+
+__all__ = ["Block", "Join", "Layer", "Reading"]
+
+Block = tuple[str, int] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """A module with parameters, and the layouts of what goes in and comes out.
+
+    One that cannot change is `constant`, with the MACs and parameters that it was seen to have.
+    One that is not `derived` is only in the network as it is, never in one made from it.
+    """
+
+    name: str
+    kind: str  # conv, depthwise, linear, norm or constant
+    inputs: int
+    outputs: int
+    kernel: tuple[int, ...] = (1, 1)
+    size: tuple[int, ...] = (1, 1)
+    bias: bool = False
+    affine: bool = True
+    block: Block = None
+    derived: bool = True
+    macs: int = 0
+    params: int = 0
+    order: int = 0
+
+    @cached_property
+    def area(self) -> int:
+        return prod(self.kernel)
+
+    @cached_property
+    def pixels(self) -> int:
+        return prod(self.size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Join:
+    """An add of tensors whose widths may come to differ.
+
+    `operands` are the layouts of what is added; `parts` are the same without the zeros that a
+    padding put there, to be read at `sources`. If one of the operands is the `shortcut`, the layers
+    of the `projection` give it the layout of the other; else the sum is as wide as all of them
+    together. `place` is a module that can be swapped to do either.
+    """
+
+    node: fx.Node
+    sources: tuple[fx.Node, ...]
+    operands: tuple[int, ...]
+    parts: tuple[int, ...]
+    outputs: int
+    place: str | None
+    block: Block
+    shortcut: int | None = None
+    projection: tuple[Layer, ...] = ()
+
+
+class Reading:
+    """A network, its graph, and the layouts found so far."""
+
+    def __init__(self, model: nn.Module, input_shape: tuple[int, int, int], residual: str) -> None:
+        self.model = model
+        self.residual = residual
+        self.modules = dict(model.named_modules())
+        with in_mode(model, training=False):
+            self.graph, self.opaque = record(model)
+            self.found = measure(model, self.graph, input_shape)
+        self.stages = find_stages(model, self.graph, self.found)
+        self.layouts: list[Layout] = []
+        self.ties = Ties(self.layouts)
+        self.layout: dict[fx.Node, int] = {}
+        self.layers: dict[str, Layer] = {}
+        self.joins: list[Join] = []
+        self.maker: dict[str, fx.Node] = {}
+        self.fixed: dict[str, str] = {}
+        self.ancestors: dict[fx.Node, set[fx.Node]] = {}
+        self.depth: dict[fx.Node, int] = {}
+        self.order = {node: i for i, node in enumerate(self.graph.nodes)}
+        self.shared = self._shared_parameters()
+        self.counted: set[nn.Parameter] = set()
+
+    def _shared_parameters(self) -> set[nn.Parameter]:
+        """Those of modules that are called more than once, or that two modules have in common."""
+        calls = [n for n in self.graph.nodes if n.op == "call_module"]
+        owners: Counter[nn.Parameter] = Counter()
+        for node in calls:
+            owners.update(set(self.module(node).parameters()))
+        return {parameter for parameter, count in owners.items() if count > 1}
+
+    def origins(self, node: fx.Node) -> set[fx.Node]:
+        """The tensors that a number was read from."""
+        if node in self.layout:
+            return {node}
+        return set().union(*(self.origins(source) for source in node.all_input_nodes))
+
+    def new(self, layout: Layout) -> int:
+        self.layouts.append(layout)
+        return len(self.layouts) - 1
+
+    def size(self, index: int) -> int:
+        return self.layouts[index].size
+
+    def shape(self, node: fx.Node) -> tuple[int, ...]:
+        """The shape of the tensor that the node gave; empty if it gave no tensor."""
+        return tuple(self.found[node].shape or ())
+
+    def tensors(self, node: fx.Node) -> list[fx.Node]:
+        """The inputs of the node that are tensors."""
+        return [source for source in node.all_input_nodes if self.shape(source)]
+
+    def module(self, node: fx.Node) -> Any:
+        return self.modules[str(node.target)]
+
+    def describe(self, node: fx.Node) -> str:
+        named = node.op in ("call_module", "call_method")
+        return repr(str(node.target) if named else node.name)
+
+    def freeze(self, nodes: Iterable[fx.Node], reason: str) -> None:
+        for node in nodes:
+            if node in self.layout:
+                self.ties.freeze(self.layout[node], reason)
+
+    def add_layer(self, node: fx.Node, kind: str, inputs: int, outputs: int) -> None:
+        name, module = str(node.target), self.module(node)
+        self.layers[name] = Layer(
+            name=name,
+            kind=kind,
+            inputs=inputs,
+            outputs=outputs,
+            kernel=tuple(getattr(module, "kernel_size", (1, 1))) if "conv" in kind else (1, 1),
+            size=self.shape(node)[2:] or (1, 1),
+            bias=getattr(module, "bias", None) is not None,
+            affine=getattr(module, "weight", None) is not None,
+            block=block_of(self.stages, name),
+            order=self.order[node],
+        )
+
+    def own(self, node: fx.Node, kind: str, inputs: int, size: int) -> int:
+        """A layer whose output has a width of its own."""
+        outputs = self.new(Own(size, str(node.target)))
+        self.add_layer(node, kind, inputs, outputs)
+        self.maker[str(node.target)] = node
+        self.depth[node] += 1
+        return outputs
+
+    def unknown(self, node: fx.Node, reason: str = "") -> int | None:
+        """Nothing is known of what the node does: all that goes in keeps its width."""
+        name = self.describe(node)
+        if not reason:
+            why = self.opaque.get(str(node.target))
+            reason = (
+                f"{name} cannot be traced: {why}"
+                if why
+                else f"{name} is not an operation known here"
+            )
+        self.freeze(node.all_input_nodes, reason)
+        shape = self.shape(node)
+        outputs = self.new(Fixed(shape[1] if len(shape) > 1 else 1))
+        target = str(node.target) if node.op == "call_module" else node.name
+        macs, params = self.found[node].macs, 0
+        if node.op == "call_module":
+            module = self.module(node)
+            parameters = set(module.parameters())
+            if parameters:
+                self.fixed[target] = reason
+            params = sum(p.numel() for p in parameters - self.counted)
+            self.counted |= parameters
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                macs += module.out_features
+        earlier = self.layers.get(target)
+        if params or macs:
+            self.layers[target] = Layer(
+                name=target,
+                kind="constant",
+                inputs=outputs,
+                outputs=outputs,
+                size=shape[2:] or (1, 1),
+                block=block_of(self.stages, path_of(node)),
+                macs=macs + (earlier.macs if earlier else 0),
+                params=params + (earlier.params if earlier else 0),
+                order=self.order[node],
+            )
+        return outputs if len(shape) > 1 else None

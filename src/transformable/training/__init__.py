@@ -1,0 +1,1 @@
+"""The weights: the training loop, evaluation, distillation, checkpoints and devices."""

@@ -1,0 +1,152 @@
+"""Transfer: what the small network takes over from the unpruned one, while it trains or before."""
+
+import copy
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from ..data import Dataset, Info
+from ..networks.build import check_outputs
+from ..runs.progress import Progress
+from ..runs.run_folder import Run
+from ..settings import Distilling, Kd, Transfer
+from ..shape import Shape
+from ..slimming.slim import slim
+from ..slimming.sort_channels import sort_channels
+from ..tracing.space import Space
+from .devices import make_fabric
+from .train import Objective, Trained, cross_entropy, train
+
+__all__ = ["check_teacher", "distill", "distillation", "kd_loss", "small_network"]
+
+
+def distill(
+    student: nn.Module,
+    dataset: Dataset,
+    settings: Distilling | None = None,
+    *,
+    teacher: nn.Module | None = None,
+    seed: int = 0,
+    each_epoch: Callable[[nn.Module], None] | None = None,
+    run: Run | None = None,
+    fabric: Fabric | None = None,
+    checkpoint_seconds: float = 30.0,
+    progress: Progress | None = None,
+) -> Trained:
+    """Train ``student`` in place, as ``train`` does, with a teacher's answers as targets.
+
+    ``slim`` or ``small_network`` make a student; the teacher stays as it is. Without ``kd`` in
+    ``settings.transfer`` there are only labels, and no teacher is needed.
+
+    >>> from transformable import models
+    >>> from transformable.data import from_tensors
+    >>> images = torch.rand(40, 3, 8, 8), torch.arange(40) % 2
+    >>> teacher = models.build("resnet20", num_classes=2)
+    >>> space = Space.trace(teacher, (3, 8, 8))
+    >>> student = slim(teacher, space, space.smallest)
+    >>> dataset = from_tensors(images, images, validation=0)
+    >>> settings = Distilling(epochs=1, batch_size=10)
+    >>> distill(student, dataset, settings, teacher=teacher).n
+    40
+    """
+    settings = settings or Distilling()
+    fabric = fabric or make_fabric()
+    objective = None
+    if "kd" in settings.transfer:
+        if teacher is None:
+            raise ValueError(f"transfer {settings.transfer!r} needs a teacher; or use none")
+        objective = distillation(teacher, dataset, settings, fabric)
+    return train(
+        student,
+        dataset,
+        settings,
+        seed=seed,
+        objective=objective,
+        each_epoch=each_epoch,
+        run=run,
+        fabric=fabric,
+        checkpoint_seconds=checkpoint_seconds,
+        progress=progress,
+    )
+
+
+def small_network(
+    model: nn.Module, space: Space, shape: Shape, *, transfer: Transfer, sort: bool, seed: int
+) -> nn.Module:
+    """The network of a shape as its training begins: fresh, or with the model's leading channels.
+
+    Sorted, the leading channels of a layer are its most important ones; the network computes the
+    same. Channels that the shape names are taken as they are.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if "init" not in transfer:
+            return slim(model, space, shape, weights="fresh")
+        if sort and not shape.channels:
+            model = sort_channels(model, space)
+        return slim(model, space, shape)
+
+
+def distillation(
+    teacher: nn.Module, dataset: Dataset, settings: Distilling, fabric: Fabric
+) -> Objective:
+    """Cross-entropy with the labels, and with what the teacher says of the same images."""
+    check_teacher(teacher, dataset.info)
+    teacher = copy.deepcopy(teacher).to(fabric.device).eval()
+    teacher.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    of_labels = cross_entropy(settings.label_smoothing)
+
+    def objective(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        with torch.no_grad(), fabric.autocast():
+            targets = teacher(x)
+        outcome = of_labels(model, x, y)
+        loss = kd_loss(
+            outcome["loss"],
+            outcome["logits"].float(),
+            targets.float(),
+            kd=settings.kd,
+            weight=settings.kd_lambda,
+            temperature=settings.temperature,
+        )
+        return {"loss": loss, "logits": outcome["logits"]}
+
+    return objective
+
+
+def check_teacher(teacher: nn.Module, info: Info) -> None:
+    """Refuse a teacher of other images or classes."""
+    try:
+        check_outputs(teacher, info.input_shape, info.num_classes, info.name)
+    except ValueError as error:
+        raise ValueError(f"the teacher does not fit: {error}") from None
+
+
+def kd_loss(
+    of_labels: Tensor,
+    logits: Tensor,
+    targets: Tensor,
+    *,
+    kd: Kd = "soft",
+    weight: float = 0.9,
+    temperature: float = 4.0,
+) -> Tensor:
+    """The loss of the labels, mixed with how far the softened logits are from the teacher's.
+
+    ``soft`` gives the teacher the weight: (1 - w) CE + w T² KL. ``paper`` is its eq. 10 to the
+    letter, which gives it to the labels: w CE + (1 - w) L_match.
+
+    >>> logits, labels = torch.zeros(1, 4), torch.tensor([0])
+    >>> of_labels = F.cross_entropy(logits, labels)  # log 4
+    >>> [round(float(kd_loss(of_labels, logits, logits, kd=kd)), 3) for kd in ("soft", "paper")]
+    [0.139, 1.386]
+    """
+    soft, hard = logits / temperature, targets / temperature
+    if kd == "paper":
+        return weight * of_labels + (1 - weight) * F.cross_entropy(soft, hard.softmax(1))
+    divergence = F.kl_div(
+        soft.log_softmax(1), hard.log_softmax(1), reduction="batchmean", log_target=True
+    )
+    return (1 - weight) * of_labels + weight * temperature**2 * divergence

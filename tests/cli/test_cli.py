@@ -1,0 +1,225 @@
+"""The command as a person meets it: what it prints, and how it ends."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from transformable.cli.entry import COMMANDS, main
+from transformable.runs.progress import Bar
+
+NET = """
+from torch import nn
+
+def net(num_classes, in_channels):
+    print("hello from the factory")
+    return nn.Sequential(
+        nn.Conv2d(in_channels, 4, 3), nn.BatchNorm2d(4), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, num_classes),
+    )
+
+def ten():
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a network and a small dataset."""
+    random = np.random.default_rng(0)
+    images = random.integers(0, 256, (60, 8, 8), dtype=np.uint8)
+    labels = np.arange(60) % 3
+    np.savez(
+        tmp_path / "tiny.npz",
+        x_train=images,
+        y_train=labels,
+        x_test=images[:30],
+        y_test=labels[:30],
+    )
+    (tmp_path / "nets.py").write_text(NET)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+TRAIN = ["train", "--model=nets.py:net", "--data=npz:tiny.npz", "--epochs=2", "--batch-size=10"]
+
+
+def test_train_then_evaluate(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TRAIN, "--out=run", "--json"]) == 0
+    (out, err) = capsys.readouterr()
+    result = json.loads(out)
+    assert out.count("\n") == 1
+    assert "hello from the factory" in err
+    assert result["n"] == 30
+    assert result["epochs"] == 2
+    assert result["params"] == 4 * 9 + 4 + 8 + 4 * 3 + 3
+    assert result["top5"] == 1.0
+    assert result["out"] == "run"
+    assert 0 <= result["validation_accuracy"] <= 1
+    assert json.loads((here / "run" / "result.json").read_text()) == result
+
+    assert main(["evaluate", "run", "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert {key: scores[key] for key in ("accuracy", "top5", "n")} == {
+        key: result[key] for key in ("accuracy", "top5", "n")
+    }
+
+    source = ["--model=nets.py:net", "--weights=run/model.safetensors", "--data=npz:tiny.npz"]
+    assert main(["evaluate", *source, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == scores
+
+
+def test_a_finished_run_is_shown_again(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TRAIN, "--out=run", "--json"]) == 0
+    first = capsys.readouterr().out
+    before = {path: path.stat().st_mtime_ns for path in (here / "run").glob("[a-z]*")}
+    assert main([*TRAIN, "--out=run", "--json"]) == 0
+    assert capsys.readouterr().out == first
+    assert {path: path.stat().st_mtime_ns for path in (here / "run").glob("[a-z]*")} == before
+
+
+def test_a_table_for_a_person(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TRAIN, "--out=run"]) == 0
+    (out, err) = capsys.readouterr()
+    result = json.loads((here / "run" / "result.json").read_text())
+    assert "nets.py:net on npz:tiny.npz" in out
+    assert f"{result['accuracy']:.2%}" in out
+    assert err == ""  # no terminal, no bar
+
+
+def test_the_config_of_a_run_starts_the_same_run(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*TRAIN, "--preset=paper", "--lr=0.5", "--out=a", "--json"]) == 0
+    assert main(["train", "--config=a/config.toml", "--out=b", "--json"]) == 0
+    capsys.readouterr()
+    weights = [(here / name / "model.safetensors").read_bytes() for name in ("a", "b")]
+    assert weights[0] == weights[1]
+
+
+def test_the_default_run_folder(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TRAIN, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["out"] == "runs/nets.py-net-npz-tiny.npz-seed0"
+    assert (here / "runs" / "nets.py-net-npz-tiny.npz-seed0" / "result.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["trian"], "unknown command 'trian'; did you mean 'train'?"),
+        (["--jsn"], "unknown option '--jsn'; known: "),
+        (["train", "--epoch", "3"], "unknown option '--epoch'; did you mean '--epochs'?"),
+        (
+            ["train", "--batch_siz=3"],
+            "unknown option '--batch_siz=3'; did you mean '--batch-size'?",
+        ),
+        (["train", "more"], "unexpected argument 'more'"),
+        (["train", "--epochs", "abc"], "--epochs must be a whole number, not 'abc'"),
+        (["train", "--lr", "abc"], "--lr must be a number, not 'abc'"),
+        (["train", "--epochs"], "Missing value for argument '--epochs'"),
+        (["train", "--batch-size", "0"], "batch_size must be at least 1, not 0"),
+        (["train", "--precision", "8"], "invalid choice '8' for argument '--precision'."),
+        (["train", "--preset", "slow"], "unknown preset 'slow'; use one of quick, paper"),
+        (["train", "--config", "none.toml"], "cannot read config file none.toml"),
+        (["train", "--model", "resnet21"], "unknown model 'resnet21'; did you mean 'resnet"),
+        (["train", "--model", "nets.py:ten"], "gives 10 outputs, but npz:tiny.npz has 3 classes"),
+        (["train", "--model", "none.py:net"], "file none.py is not there"),
+        (["train", "--data", "digitz"], "digitz"),
+        (["train", "--data", "npz:none.npz"], "none.npz"),
+        (["train", "--data", "npz:torn.npz"], "torn.npz"),
+        (["train", "--device", "gpu"], "unknown device 'gpu'"),
+        (["train", "--devices", "3"], "batch_size 10 cannot be shared by 3 devices"),
+        (["train", "--out", "nets.py"], "cannot write to run folder nets.py: File exists"),
+        (["train", "--out", "/proc/run"], "cannot write to run folder /proc/run: "),
+        (["train", "--out", "."], "folder . has files but no config.toml"),
+        (["evaluate"], "nothing to evaluate: give a run folder, or --model and --weights"),
+        (["evaluate", "nowhere"], "nowhere is not a run folder: it has no config.toml"),
+        (["evaluate", "x", "--weights", "w.pt"], "has its own weights; leave out --weights"),
+        (["evaluate", "--model", "resnet20", "--weights", "w.pt"], "w.pt is not there"),
+        (["evaluate", "--model", "resnet20", "--weights", "tiny.npz"], "damaged or not a torch"),
+        (["evaluate", "--model", "resnet20", "--weights", "evil.pt"], "would import posix.system"),
+        (["evaluate", "--model", "resnet20", "--weights", "other.pt"], "has no stem"),
+    ],
+)
+def test_bad_input_is_one_line_and_2(
+    here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    (here / "torn.npz").write_bytes((here / "tiny.npz").read_bytes()[:500])
+    (here / "evil.pt").write_bytes(b"cposix\nsystem\n(S'true'\ntR.")
+    torch.save({"fc.bias": torch.ones(10)}, here / "other.pt")
+    if arguments[0] == "train":
+        # later ones win
+        arguments = [*TRAIN, "--out=run", *arguments[1:]]
+    assert main(arguments) == 2
+    (out, err) = capsys.readouterr()
+    err = err.replace("hello from the factory\n", "")
+    assert out.replace("hello from the factory\n", "") == ""
+    assert err.startswith("tas: error: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_run_folder_of_another_config(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TRAIN, "--out=run"]) == 0
+    capsys.readouterr()
+    assert main([*TRAIN, "--out=run", "--epochs=3"]) == 2
+    assert capsys.readouterr().err == (
+        "tas: error: run folder run belongs to another config: "
+        "epochs is 2 there and 3 here; choose another --out\n"
+    )
+
+
+def test_bad_input_does_not_take_the_folder(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TRAIN, "--out=run", "--model=resnet21"]) == 2
+    assert main([*TRAIN, "--out=run"]) == 0
+
+
+def test_a_run_that_is_not_finished(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TRAIN, "--out=run", "--lr=1e30"]) == 2
+    assert "the loss is not a finite number at step" in capsys.readouterr().err
+    assert main(["evaluate", "run"]) == 2
+    assert "run is not finished; run its command again" in capsys.readouterr().err
+
+
+def test_a_bar_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    with Bar() as bar:
+        bar.start("training", 40, 10)
+        bar.advance(30)
+        bar.advance(31)  # too soon after the other
+        bar.advance(40)
+        bar.note("epoch 3/4: loss 0.500")
+    (out, err) = capsys.readouterr()
+    assert out == ""
+    assert "31/40" not in err
+    last = err.split("training")[-1]
+    assert "40/40" in last
+    assert "epoch 3/4: loss 0.500" in last
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    overview = capsys.readouterr().out
+    for name, command in COMMANDS.items():
+        assert name in overview
+        assert command.summary in overview
+    assert main(["train", "--help"]) == 0
+    assert "Passes over the training set" in capsys.readouterr().out
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("tas ")
+
+
+def test_help_does_not_import_torch() -> None:
+    code = (
+        "import sys; from transformable.cli import main; "
+        "main(['--help']); main(['train', '--help']); print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"

@@ -1,0 +1,177 @@
+"""tas compare and tas sweep on a small network."""
+
+import csv
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.command_process import start, wait_for
+from support.tiny_prune import prepare
+from transformable.cli.entry import main
+
+BASE = [
+    "--model=net.py:net",
+    "--data=npz:tiny.npz",
+    "--teacher-epochs=4",
+    "--search-epochs=2",
+    "--epochs=3",
+    "--batch-size=16",
+    "--tolerance=0.1",
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(prepare(tmp_path))
+    return tmp_path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main([*arguments, *BASE, "--json"]) == 0
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
+
+
+def written(out: Path) -> dict[str, int]:
+    """When each result was written."""
+    return {str(path): path.stat().st_mtime_ns for path in out.glob("*/*/result.json")}
+
+
+def test_compare(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["compare", "--metric=params", "--seeds=2", "--transfer=none,init", "--out=c"]
+    result = run(capsys, *options, "--methods=uniform,lccl")
+    rows = {(r["method"], r["seed"], r["transfer"]): r for r in result["rows"]}
+    assert set(rows) == {
+        (m, s, t) for m in ("uniform", "lccl") for s in (0, 1) for t in ("none", "init")
+    }
+    target = result["targets"]["0.5"]
+    for (method, _, _), row in rows.items():
+        if method == "lccl":  # it saves none
+            assert row["state"] == "failed"
+            assert "param" in row["reason"]
+            assert row["accuracy"] is None
+        else:
+            assert row["state"] == "done"
+            assert target["low"] <= row["params"] == row["cost"] <= target["high"]
+            assert 0 <= row["accuracy"] <= 1
+            assert row["latency_ms"] > 0
+            assert row["search_seconds"] > 0
+            assert row["train_seconds"] > 0
+    with (folder / "c" / "results.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 8
+    assert sum(line["state"] == "failed" for line in lines) == 4
+    assert "lccl" in (folder / "c" / "results.md").read_text()
+    assert "uniform" in (folder / "c" / "report.html").read_text()
+
+    # the report can be made again from what is there
+    page = (folder / "c" / "report.html").read_text()
+    (folder / "c" / "report.html").unlink()
+    assert main(["report", "c", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["report"] == "c/report.html"
+    assert (folder / "c" / "report.html").read_text() == page
+
+    # what is done is not done again, also if more is asked for; what failed is tried again
+    before = written(folder / "c")
+    result = run(capsys, *options, "--methods=uniform,pfec,lccl")
+    after = written(folder / "c")
+    assert {path: after[path] for path in before} == before
+    again = {(r["method"], r["seed"], r["transfer"]): r for r in result["rows"]}
+    for key in rows:
+        assert again[key]["accuracy"] == rows[key]["accuracy"]
+    # fresh networks of the same widths, from the same seed on the same images
+    for seed in (0, 1):
+        pair = [again[method, seed, "none"] for method in ("uniform", "pfec")]
+        assert pair[0]["accuracy"] == pair[1]["accuracy"]
+        assert pair[0]["params"] == pair[1]["params"]
+
+
+def test_other_settings_need_another_folder(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(capsys, "compare", "--methods=uniform", "--seeds=1", "--out=c")
+    assert main(["compare", *BASE, "--methods=uniform", "--out=c", "--budget=0.6"]) == 2
+    assert "budget is 0.5 there and 0.6 here" in capsys.readouterr().err
+    assert main(["compare", *BASE, "--methods=uniform", "--out=c", "--preset=paper"]) == 2
+    assert "preset is quick there and paper here" in capsys.readouterr().err
+    assert main(["sweep", *BASE, "--out=c"]) == 2
+    assert "run folder c belongs to another command" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--methods=pfek", "unknown methods 'pfek'; did you mean 'pfec'?"),
+        ("--methods=,", "methods must not be empty"),
+        ("--transfer=copy", "unknown transfer 'copy'"),
+        ("--seeds=0", "seeds must be at least 1, not 0"),
+        ("--budget=0.001", "a budget of 0.001 is"),
+        ("--devices=2", "use --jobs instead of --devices"),
+        ("--teacher=nowhere.pt", "nowhere.pt"),
+    ],
+)
+def test_bad_input(
+    option: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compare", *BASE, "--out=c", option]) == 2
+    assert message in capsys.readouterr().err
+    assert not (folder / "c").exists()
+
+
+def test_all_failed_is_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--methods=lccl", "--seeds=1", "--metric=params", "--out=c"]
+    assert main(["compare", *BASE, *options]) == 2
+    assert "all 1 runs failed; the first:" in capsys.readouterr().err
+
+
+def test_an_interrupted_comparison_goes_on(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--methods=sfp", "--seeds=1", "--search-epochs=400"]
+    arguments = ["compare", *BASE, *options]
+    process = start(folder, "c", *arguments)
+    checkpoint = folder / "c" / "sfp-0.5-seed0" / "search" / "checkpoint.pt"
+    wait_for(checkpoint, process)
+    process.terminate()
+    process.join(60)
+    assert process.exitcode == 130
+    assert "run the same command again to go on" in (folder / "c.err").read_text()
+    assert not (checkpoint.parent / "result.json").exists()
+    saved = checkpoint.stat().st_mtime_ns
+    result = run(capsys, "compare", "--methods=sfp", "--seeds=1", "--out=d")
+    assert result["rows"][0]["state"] == "done"
+    assert saved == checkpoint.stat().st_mtime_ns
+
+
+def test_two_processes_share_the_trials_of_a_sweep(folder: Path) -> None:
+    arguments = ["sweep", *BASE, "--methods=uniform,pfec", "--budgets=0.4,0.5,0.6"]
+    both = [start(folder, "s", *arguments) for _ in range(2)]
+    for process in both:
+        process.join(300)
+        assert process.exitcode == 0
+    told = (folder / "s.err").read_text()
+    names = [f"{m}-{b}-seed0" for m in ("uniform", "pfec") for b in ("0.4", "0.5", "0.6")]
+    # each trial was run by one of them, once
+    for name in names:
+        assert told.count(f"{name}: init") == 1, told
+    for line in (folder / "s.out").read_text().splitlines():
+        rows = json.loads(line)["rows"]
+        assert [row["state"] for row in rows] == ["done"] * 6
+    with sqlite3.connect(folder / "s" / "study.db") as base:
+        states = base.execute("select state, count(*) from trials group by state").fetchall()
+    assert dict(states)["COMPLETE"] == 6
+    assert set(dict(states)) <= {"COMPLETE", "PRUNED"}
+
+
+def test_a_sweep_is_a_front(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = run(capsys, "sweep", "--methods=uniform", "--budgets=0.4,0.6", "--out=s")
+    assert result["kind"] == "sweep"
+    costs = {row["budget"]: row["macs"] for row in result["rows"]}
+    for budget, target in result["targets"].items():
+        assert target["low"] <= costs[budget] <= target["high"]
+    page = (folder / "s" / "report.html").read_text()
+    assert "0.4" in page
+    assert "0.6" in page

@@ -1,0 +1,138 @@
+"""Configs: what is allowed, strict files, presets, and which value wins."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transformable.cli.arguments import Train
+from transformable.cli.entry import parse
+from transformable.cli.queries import Evaluate
+from transformable.presets import paper, quick
+from transformable.runs.config_file import read_config, write_config
+from transformable.settings import Training
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"epochs": 0}, "epochs must be at least 1, not 0"),
+        ({"batch_size": 0}, "batch_size must be at least 1, not 0"),
+        ({"lr": 0.0}, "lr must be above 0, not 0.0"),
+        ({"lr": float("nan")}, "lr must be above 0, not nan"),
+        ({"lr": float("inf")}, "lr must be above 0, not inf"),
+        ({"momentum": 1.0}, "momentum must be at least 0 and below 1, not 1.0"),
+        ({"weight_decay": -0.1}, "weight_decay must be at least 0, not -0.1"),
+        ({"warmup_epochs": -1.0}, "warmup_epochs must be at least 0, not -1.0"),
+        ({"label_smoothing": 1.0}, "label_smoothing must be at least 0 and below 1, not 1.0"),
+        ({"validation": 1.0}, "validation must be at least 0 and below 1, not 1.0"),
+        ({"model": ""}, "model must not be empty"),
+        ({"seed": -1}, "seed must be at least 0, not -1"),
+        ({"devices": 0}, "devices must be at least 1, not 0"),
+        ({"precision": "16"}, "precision must be one of 32-true, bf16-mixed, not '16'"),
+    ],
+)
+def test_impossible_values_are_named(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match="must") as caught:
+        Train(**values)  # type: ignore[arg-type]
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("epoch = 3", "unknown key 'epoch'; did you mean 'epochs'?"),
+        ("[training]\nepochs = 3", "unknown key 'training'"),
+        ('epochs = "3"', "epochs must be a whole number, not '3'"),
+        ("epochs = 3.0", "epochs must be a whole number, not 3.0"),
+        ("epochs = true", "epochs must be a whole number, not True"),
+        ("nesterov = 1", "nesterov must be true or false, not 1"),
+        ('lr = "high"', "lr must be a number, not 'high'"),
+        ("model = 20", "model must be text, not 20"),
+        ("data_dir = 1", "data_dir must be text, not 1"),
+        ("precision = 32", "precision must be text, not 32"),
+        ('preset = "slow"', "preset must be one of quick, paper, not 'slow'"),
+        ("batch_size = 0", "batch_size must be at least 1, not 0"),
+        ("epochs = ", "is not TOML: Invalid value"),
+    ],
+)
+def test_config_files_are_strict(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(text)
+    with pytest.raises(ValueError, match="config file") as caught:
+        read_config(file, Train())
+    assert message in str(caught.value)
+    assert str(file) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_config_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"cannot read config file .*none.toml: No such file"):
+        read_config(tmp_path / "none.toml", Train())
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match="is not UTF-8 text"):
+        read_config(tmp_path / "bytes.toml", Train())
+
+
+def test_whole_numbers_are_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("lr = 1")
+    lr = read_config(file, Train()).lr
+    assert (lr, type(lr)) == (1.0, float)
+
+
+@given(
+    model=st.text(min_size=1).filter(
+        lambda text: text.isprintable() or "\x7f" in text or "\n" in text
+    ),
+    lr=st.floats(min_value=1e-300, max_value=1e300),
+    nesterov=st.booleans(),
+)
+def test_a_written_config_is_read_again(
+    tmp_path_factory: pytest.TempPathFactory, model: str, lr: float, nesterov: bool
+) -> None:
+    config = Train(model=model, lr=lr, nesterov=nesterov, data_dir='a "quoted" \\ folder')
+    file = tmp_path_factory.mktemp("config") / "c.toml"
+    file.write_text(write_config(config), encoding="utf-8", newline="")
+    assert read_config(file, Train()) == config
+
+
+def test_presets() -> None:
+    assert quick("cifar10") == Training(
+        epochs=10, batch_size=64, lr=0.1, weight_decay=5e-4, warmup_epochs=0.5
+    )
+    assert paper("cifar10") == Training(
+        epochs=300, batch_size=256, lr=0.1, weight_decay=5e-4, warmup_epochs=5.0
+    )
+    assert paper("folder:photos") == Training(
+        epochs=120, batch_size=256, lr=0.1, weight_decay=1e-4, warmup_epochs=5.0
+    )
+
+
+def test_command_line_beats_file_beats_preset_beats_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("lr = 0.7\nweight_decay = 0.3\n")
+    config = parse(
+        "train", Train, ["--config", str(file), "--preset=paper", "--weight-decay", "0.25"]
+    )
+    assert config.momentum == 0.9  # default
+    assert (config.epochs, config.batch_size) == (300, 256)  # preset
+    assert config.lr == 0.7  # file
+    assert config.weight_decay == 0.25  # command line
+
+
+def test_the_file_may_name_the_preset_and_the_data(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('preset = "paper"\ndata = "folder:photos"\n')
+    assert parse("train", Train, ["--config", str(file)]).epochs == 120
+    assert parse("train", Train, ["--config", str(file), "--data", "cifar10"]).epochs == 300
+    assert parse("train", Train, ["--config", str(file), "--preset", "quick"]).epochs == 10
+
+
+def test_evaluate_reads_a_config_too(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('run = "runs/a"\nbatch_size = 7\n')
+    config = parse("evaluate", Evaluate, ["--config", str(file)])
+    assert (config.run, config.batch_size) == ("runs/a", 7)
+    assert parse("evaluate", Evaluate, ["runs/b", "--config", str(file)]).run == "runs/b"

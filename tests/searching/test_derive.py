@@ -1,0 +1,126 @@
+"""The most probable shape inside the band, against going through all shapes."""
+
+import itertools
+import math
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import transformable as tas
+from support.networks import NETWORKS
+from transformable.costing.budget import Budget
+from transformable.searching.derive import check_possible, derive
+from transformable.tracing.space import Residual
+
+
+def random_chances(space: tas.Space, seed: int, sharpness: float = 2.0) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        name: (sharpness * torch.randn(len(sizes), generator=generator)).softmax(0)
+        for name, sizes in {**space.widths, **space.depths}.items()
+    }
+
+
+def small(space: tas.Space, shapes: int) -> tas.Space:
+    """The same space with so few candidates that all shapes can be gone through."""
+    candidates = {**space.widths, **space.depths}
+    order = sorted(candidates, key=lambda name: (name[::-1], name))
+    for name in order:
+        if math.prod(map(len, candidates.values())) <= shapes:
+            break
+        candidates[name] = candidates[name][-1:]
+    return replace(
+        space,
+        widths={name: candidates[name] for name in space.widths},
+        depths={name: candidates[name] for name in space.depths},
+    )
+
+
+def everything(space: tas.Space, chances: dict[str, Tensor]) -> list[tuple[float, tas.Shape]]:
+    names = list(chances)
+    return [
+        (
+            sum(float(chances[n][i].double().log()) for n, i in zip(names, at, strict=True)),
+            space.at(dict(zip(names, at, strict=True))),
+        )
+        for at in itertools.product(*(range(len(p)) for p in chances.values()))
+    ]
+
+
+@pytest.mark.parametrize("residual", ["pad", "project", "tied"])
+@pytest.mark.parametrize("name", ["resnet20", "resnet164", "mobilenet_v2", *NETWORKS])
+def test_no_shape_in_the_band_is_more_probable(name: str, residual: Residual) -> None:
+    make: Callable[[], nn.Module]
+    make, input_shape = NETWORKS.get(name, (partial(tas.models.build, name), (3, 16, 16)))
+    space = tas.Space.trace(make(), input_shape, ratios=(0.5, 1.0), residual=residual)
+    space = small(space, 800)
+    chances = random_chances(space, seed=len(name))
+    shapes = everything(space, chances)
+    metrics: tuple[tuple[Any, Any], ...] = (("macs", tas.macs), ("params", tas.params))
+    for metric, measure in metrics:
+        costs = [measure(space, shape) for _, shape in shapes]
+        for part in (0.1, 0.4, 0.7, 0.95):
+            target = round(min(costs) + part * (max(costs) - min(costs)))
+            low, high = round(0.97 * target), round(1.03 * target)
+            budget = Budget(metric=metric, value=target, low=low, high=high)
+            inside = [p for (p, _), cost in zip(shapes, costs, strict=True) if budget.holds(cost)]
+            if not inside:
+                with pytest.raises(ValueError, match="no shape of this network has"):
+                    derive(chances, space, budget)
+                continue
+            found = derive(chances, space, budget)
+            assert found.cost == measure(space, found.shape)
+            assert budget.holds(found.cost)
+            assert found.log_probability == pytest.approx(max(inside), rel=1e-3)
+            best = max(p for p, _ in shapes)
+            assert found.given_up == pytest.approx(best - found.log_probability, abs=1e-9)
+            assert (found.how == "argmax") == (found.given_up < 1e-12)
+
+
+def test_the_argmax_is_taken_where_it_is_inside() -> None:
+    space = tas.Space.trace(tas.models.build("resnet20"), (3, 32, 32))
+    chances = random_chances(space, 3)
+    top = space.at({name: int(p.argmax()) for name, p in chances.items()})
+    found = derive(chances, space, Budget.of(tas.macs(space, top), space))
+    assert (found.shape, found.how, found.given_up) == (top, "argmax", 0.0)
+    wide = Budget.of(0.9, space)
+    assert derive(chances, space, wide).how == "constrained"
+
+
+@pytest.mark.parametrize("sharpness", [0.01, 2.0])
+@pytest.mark.parametrize(("name", "residual"), [("resnet56", "pad"), ("resnet110", "project")])
+def test_deep_networks(name: str, residual: Residual, sharpness: float) -> None:
+    space = tas.Space.trace(tas.models.build(name), (3, 32, 32), residual=residual)
+    budget = Budget.of(0.4, space)
+    assert budget.holds(derive(random_chances(space, 0, sharpness), space, budget).cost)
+
+
+def test_the_solver_says_nothing_on_stdout(capfd: pytest.CaptureFixture[str]) -> None:
+    space = tas.Space.trace(tas.models.build("resnet20"), (3, 32, 32))
+    for seed in range(3):
+        derive(random_chances(space, seed), space, Budget.of(0.3, space))
+    assert capfd.readouterr().out == ""
+
+
+def test_a_hole_between_the_shapes_is_refused_with_what_is_near() -> None:
+    space = tas.Space.trace(tas.models.build("resnet20"), (3, 32, 32), search="depth")
+    costs = {
+        tas.macs(space, space.full.replace(depths=dict(zip(space.depths, depths, strict=True))))
+        for depths in itertools.product((1, 2, 3), repeat=3)
+    }
+    target = 0.71 * tas.macs(space, space.full)
+    budget = tas.Budget.of(target, space, tolerance=0.01)
+    assert not any(budget.holds(cost) for cost in costs)
+    with pytest.raises(ValueError, match="use a larger tolerance or more candidates; one") as error:
+        check_possible(space, budget)
+    found = re.search(r"one with ([\d,]+) is near", str(error.value))
+    assert found
+    cost = int(found[1].replace(",", ""))
+    assert cost in costs
+    assert abs(cost - target) < 0.1 * target

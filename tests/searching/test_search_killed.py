@@ -1,0 +1,112 @@
+"""``tas search`` killed in the middle, first of its training and then of its search, goes on."""
+
+import csv
+import json
+import random
+import signal
+import time
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from support.command_process import start, wait_for
+
+NET = """
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.bn, self.drop = nn.Conv2d(8, 8, 3, 1, 1), nn.BatchNorm2d(8), nn.Dropout(0.1)
+
+    def forward(self, x):
+        return (self.drop(self.bn(self.conv(x))) + x).relu()
+
+def net(num_classes, in_channels):
+    return nn.Sequential(
+        nn.Conv2d(in_channels, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Sequential(Block(), Block()),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, num_classes),
+    )
+"""
+OPTIONS = [
+    "--model=net.py:net",
+    "--data=npz:tiny.npz",
+    "--pretrain-epochs=1",
+    "--epochs=3",
+    "--batch-size=2",
+    "--budget=0.5",
+    "--tolerance=0.2",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("killed")
+    images = np.random.default_rng(0).integers(0, 256, (120, 8, 8), dtype=np.uint8)
+    labels = np.arange(120) % 3
+    np.savez(path / "tiny.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
+    (path / "net.py").write_text(NET)
+    return path
+
+
+def search(folder: Path, out: str) -> BaseProcess:
+    return start(folder, out, "search", *OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def whole(folder: Path) -> Path:
+    process = search(folder, "whole")
+    process.join()
+    assert process.exitcode == 0, (folder / "whole.err").read_text()
+    return folder / "whole"
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    table = list(csv.DictReader(path.read_text().splitlines()))
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in table]
+
+
+def test_killed_at_any_moment_ends_in_the_same_bits(folder: Path, whole: Path) -> None:
+    dice = random.Random(0)
+    for _ in range(4):
+        process = search(folder, "killed")
+        wait_for(folder / "killed" / "pretrained" / "checkpoint.pt", process)
+        time.sleep(dice.uniform(0, 0.4))
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL, "it was finished before it was killed"
+    process = search(folder, "killed")
+    process.join()
+    assert process.exitcode == 0
+    run = folder / "killed"
+    mine, other = (torch.load(path / "checkpoint.pt") for path in (run, whole))
+    assert mine["net"].keys() == other["net"].keys()
+    assert {"alpha", "beta"} <= mine["net"].keys()
+    for name, value in mine["net"].items():
+        assert torch.equal(value, other["net"][name]), name
+    results = [json.loads((path / "result.json").read_text()) for path in (run, whole)]
+    assert results[0]["shape"] == results[1]["shape"]
+    for name in ("steps.csv", "distributions.jsonl", "shape.json"):
+        assert (run / name).read_text() == (whole / name).read_text()
+    assert rows(run / "metrics.csv") == rows(whole / "metrics.csv")
+
+
+def test_what_a_search_writes_down(whole: Path) -> None:
+    steps, epochs = rows(whole / "steps.csv"), rows(whole / "metrics.csv")
+    assert [int(row["step"]) for row in steps] == list(range(1, 90 + 1))
+    assert len(epochs) == 3
+    assert float(steps[0]["tau"]) == 2.0
+    assert float(steps[-1]["tau"]) == pytest.approx(0.1)
+    of_last_epoch = [float(row["weight_loss"]) for row in steps if row["epoch"] == "3"]
+    assert float(epochs[-1]["weight_loss"]) == pytest.approx(np.mean(of_last_epoch))
+    distributions = [
+        json.loads(s) for s in (whole / "distributions.jsonl").read_text().splitlines()
+    ]
+    assert [row["epoch"] for row in distributions] == [1, 2, 3]
+    assert all(sum(p) == pytest.approx(1) for k, p in distributions[-1].items() if k != "epoch")
+    result = json.loads((whole / "result.json").read_text())
+    assert result["target"]["low"] <= result["macs"] <= result["target"]["high"]
+    assert json.loads((whole / "shape.json").read_text()) == result["shape"]

@@ -1,0 +1,37 @@
+"""A command in a process of its own; in a module of its own, so that the process can import it."""
+
+import multiprocessing
+import os
+import sys
+import time
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+
+def command(folder: str, out: str, arguments: list[str]) -> None:
+    """What the shell would start."""
+    import torch
+
+    from transformable.cli.entry import main
+
+    torch.set_num_threads(1)
+    os.chdir(folder)
+    with open(f"{out}.out", "a") as sys.stdout, open(f"{out}.err", "a") as sys.stderr:
+        status = main([*arguments, "--checkpoint-seconds=0.05", "--json", f"--out={out}"])
+    sys.exit(status)
+
+
+def start(folder: Path, out: str, *arguments: str) -> BaseProcess:
+    """A process that runs the command in this folder."""
+    # The server imports torch once; each process forked from it starts at once.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["transformable.cli.search"])
+    process = context.Process(target=command, args=(str(folder), out, list(arguments)))
+    process.start()
+    return process
+
+
+def wait_for(path: Path, process: BaseProcess) -> None:
+    """Until the file is there, or the process has ended."""
+    while not path.exists() and process.is_alive():
+        time.sleep(0.002)
