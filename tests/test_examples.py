@@ -11,8 +11,8 @@ import torch
 
 import transformable as tas
 from support.networks import PaddedResNet, randomise
-from transformable import pruning
 from transformable.presets import quick_search
+from transformable.pruning import prune as pruning
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from transformable import study as module
+from transformable.comparing import shared_queue as module
 from transformable.comparing.grid import Sweep, Trial
 from transformable.comparing.shared_queue import Study
 

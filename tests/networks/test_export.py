@@ -14,8 +14,8 @@ from torch import nn
 import transformable as tas
 from support.networks import randomise
 from support.tiny_prune import prepare
-from transformable import onnxfile
 from transformable.cli.entry import main
+from transformable.networks import onnx_file
 from transformable.networks.export import check_agreement, export
 from transformable.networks.recipe import Recipe
 
@@ -69,7 +69,7 @@ def test_files_run_where_the_package_is_not(
 def test_without_its_extra_onnx_is_left_out_and_said(
     small: tuple[nn.Module, tas.Shape], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(onnxfile, "available", lambda: False)
+    monkeypatch.setattr(onnx_file, "available", lambda: False)
     model, shape = small
     found = export(model, tmp_path, torch.randn(2, 3, 16, 16), recipe=RECIPE, shape=shape)
     assert set(found["files"]) == {"model.safetensors", "model.pt2"}
@@ -110,7 +110,7 @@ def test_large_logits_may_differ_by_their_rounding(tmp_path: Path) -> None:
 def test_an_export_replaces_an_export_and_nothing_else(
     small: tuple[nn.Module, tas.Shape], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(onnxfile, "available", lambda: False)
+    monkeypatch.setattr(onnx_file, "available", lambda: False)
     model, shape = small
     images = torch.randn(2, 3, 16, 16)
     export(model, tmp_path / "out", images, recipe=RECIPE, shape=shape)

@@ -16,8 +16,9 @@ from safetensors.torch import load_file, save_file
 
 import transformable as tas
 from support.tiny_prune import OPTIONS, prepare
-from transformable import checkpoint, onnxfile
 from transformable.cli.entry import main
+from transformable.networks import onnx_file
+from transformable.training import checkpoints
 
 # what a clock has a say in
 TIMES = ("seconds", "speed", "faster", "command", "out", "export", "environment")
@@ -46,7 +47,7 @@ def whole(folder: Path) -> Path:
 @pytest.fixture
 def without_onnx(monkeypatch: pytest.MonkeyPatch) -> None:
     """Writing ONNX takes longer than all else here; where the network is the point, it is left."""
-    monkeypatch.setattr(onnxfile, "available", lambda: False)
+    monkeypatch.setattr(onnx_file, "available", lambda: False)
 
 
 def result(path: Path) -> dict[str, Any]:
@@ -122,7 +123,7 @@ def test_what_is_done_is_not_done_again(
 def test_interrupted_in_each_stage_it_goes_on_to_the_same(
     whole: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    after_step = checkpoint.Saver.after_step
+    after_step = checkpoints.Saver.after_step
     # 4 x 7 steps of training, 3 x 3 of search, 4 x 7 of distillation
     stops, steps = {10, 20, 32, 41, 60}, [0]
 
@@ -132,7 +133,7 @@ def test_interrupted_in_each_stage_it_goes_on_to_the_same(
             self._signals.requested = True
         after_step(self, *arguments)
 
-    monkeypatch.setattr(checkpoint.Saver, "after_step", interrupted)
+    monkeypatch.setattr(checkpoints.Saver, "after_step", interrupted)
     codes: list[int] = []
     while not codes or codes[-1] != 0:
         codes.append(run(folder, "--out=stopped"))
@@ -214,8 +215,8 @@ def test_a_run_of_another_network_is_no_teacher(
 def test_a_full_disk_leaves_what_was_done(
     whole: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from transformable import runs
     from transformable.atomic_files import write_whole
+    from transformable.runs import run_folder
 
     def full(path: Path, content: Any) -> None:
         if path.parent.name == "student" and path.name == "checkpoint.pt":
@@ -223,7 +224,7 @@ def test_a_full_disk_leaves_what_was_done(
         write_whole(path, content)
 
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "write_whole", full)
+        patch.setattr(run_folder, "write_whole", full)
         assert run(folder, "--out=full") == 2
     error = capsys.readouterr().err
     assert "student/checkpoint.pt: No space left on device" in error
@@ -238,9 +239,9 @@ def test_a_full_disk_leaves_what_was_done(
 def test_a_loss_that_is_not_a_number_ends_in_one_line(
     whole: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from transformable import transfer
+    from transformable.training import distill
 
-    monkeypatch.setattr(transfer, "kd_loss", lambda loss, *_, **__: loss * float("nan"))
+    monkeypatch.setattr(distill, "kd_loss", lambda loss, *_, **__: loss * float("nan"))
     assert run(folder, "--out=nan") == 2
     error = capsys.readouterr().err
     assert "the loss is not a finite number" in error
