@@ -1,15 +1,15 @@
-"""Where a training, a search and a transfer start from, by name and dataset."""
+"""The settings that a training, a search and a student start from, by preset and dataset."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 from .settings import Distilling, Preset, Searching, Training
 
-__all__ = ["PRESETS", "SEARCHES", "TEACHERS", "TRANSFERS", "paper", "quick"]
+__all__ = ["SEARCHES", "STUDENTS", "TEACHERS", "TRAININGS", "paper", "quick"]
 
 
 def quick(data: str) -> Training:
-    """Minutes on a CPU, and the same for every dataset so far."""
+    """Minutes on a CPU, the same for every dataset."""
     return Training(epochs=10, batch_size=64, lr=0.1, weight_decay=5e-4, warmup_epochs=0.5)
 
 
@@ -23,14 +23,19 @@ def paper(data: str) -> Training:
     return replace(cifar, epochs=120, weight_decay=1e-4) if _photos(data) else cifar
 
 
-def quick_search(data: str) -> Searching:
-    """A search that pays in minutes; docs/results.md says how it was tuned.
+def quick_teacher(data: str) -> Training:
+    """Longer than its student: a teacher that knows no more than a student of the same epochs
+    holds it back (docs/results.md)."""
+    return quick(data) if data == "digits" else replace(quick(data), epochs=16)
 
-    The network is trained first: what it has learnt tells at once which channels matter, where a
-    search from scratch would need many epochs before its gradients say anything.
+
+def quick_search(data: str) -> Searching:
+    """A search of minutes; docs/results.md says how it was tuned.
+
+    It starts from a trained network, whose weights tell at once which channels matter; a search
+    from scratch needs many epochs before its gradients say anything.
     """
     cifar = Searching(
-        pretrain_epochs=8,
         epochs=5,
         batch_size=128,
         lr=0.05,
@@ -55,19 +60,13 @@ def paper_search(data: str) -> Searching:
     return replace(cifar, epochs=120, weight_decay=1e-4) if _photos(data) else cifar
 
 
-def quick_teacher(data: str) -> Training:
-    """Longer than its student: a teacher that knows no more than a student of the same epochs
-    holds it back (docs/results.md)."""
-    return quick(data) if data == "digits" else replace(quick(data), epochs=16)
-
-
-def quick_transfer(data: str) -> Distilling:
+def quick_student(data: str) -> Distilling:
     """As `tas train`, or longer where that takes seconds."""
     settings = Distilling(**vars(quick(data)))
     return replace(settings, epochs=30) if data == "digits" else settings
 
 
-def paper_transfer(data: str) -> Distilling:
+def paper_student(data: str) -> Distilling:
     """The schedule of the paper, with its distillation from a network that starts fresh."""
     return Distilling(**vars(paper(data)), transfer="kd", sort=False)
 
@@ -76,10 +75,10 @@ def _photos(data: str) -> bool:
     return data.startswith("folder:")
 
 
-PRESETS: dict[Preset, Callable[[str], Training]] = {"quick": quick, "paper": paper}
+TRAININGS: dict[Preset, Callable[[str], Training]] = {"quick": quick, "paper": paper}
 TEACHERS: dict[Preset, Callable[[str], Training]] = {"quick": quick_teacher, "paper": paper}
-TRANSFERS: dict[Preset, Callable[[str], Distilling]] = {
-    "quick": quick_transfer,
-    "paper": paper_transfer,
-}
 SEARCHES: dict[Preset, Callable[[str], Searching]] = {"quick": quick_search, "paper": paper_search}
+STUDENTS: dict[Preset, Callable[[str], Distilling]] = {
+    "quick": quick_student,
+    "paper": paper_student,
+}

@@ -1,26 +1,119 @@
-"""How to train and how to search: frozen dataclasses, whose values are checked where they are made.
+"""How to train and how to search: frozen dataclasses that check their values when they are made.
 
-The text under each field is its ``--help``.
+The text under a field is its ``--help``. What a field may be is part of its type: a Literal, or a
+constraint such as ``at_least(1)``; ``check_fields`` reads these annotations.
 """
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from functools import lru_cache
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
-__all__ = ["Distilling", "Metric", "Precision", "Preset", "Searching", "Training", "values"]
+__all__ = [
+    "FRACTION",
+    "Distilling",
+    "Kd",
+    "Metric",
+    "Precision",
+    "Preset",
+    "Residual",
+    "Searching",
+    "Sizes",
+    "Training",
+    "Transfer",
+    "above",
+    "at_least",
+    "between",
+    "check_fields",
+    "plain_values",
+]
 
 Metric = Literal["macs", "params"]
 Precision = Literal["32-true", "bf16-mixed"]
 Preset = Literal["quick", "paper"]
+Residual = Literal["pad", "project", "tied"]
+Sizes = Literal["both", "width", "depth"]
 
 Align = Literal["pool", "linear", "pad"]
 Sampling = Literal["gumbel", "softmax"]
 Pull = Literal["piecewise", "multiplier"]
-Fall = Literal["linear", "cosine"]
+Decay = Literal["linear", "cosine"]
 Transfer = Literal["none", "init", "kd", "init+kd"]
 Kd = Literal["soft", "paper"]
 
 RATIOS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+
+
+class Constraint(NamedTuple):
+    """What a number must be, in words and as a test."""
+
+    words: str
+    holds: Callable[[float], bool]
+
+
+def at_least(low: float) -> Constraint:
+    return Constraint(f"at least {low}", lambda value: low <= value < math.inf)
+
+
+def above(low: float) -> Constraint:
+    return Constraint(f"above {low}", lambda value: low < value < math.inf)
+
+
+def between(low: float, high: float) -> Constraint:
+    return Constraint(f"above {low} and below {high}", lambda value: low < value < high)
+
+
+FRACTION = Constraint("at least 0 and below 1", lambda value: 0 <= value < 1)
+UP_TO_ONE = Constraint("from 0 to 1", lambda value: 0 <= value <= 1)
+
+
+def check_fields(config: Any) -> None:
+    """Raise a ValueError for the first field whose value its annotation does not allow."""
+    for name, (choices, constraints, required) in _rules(type(config)).items():
+        value = getattr(config, name)
+        if value is None:
+            continue
+        if required and value == "":
+            raise ValueError(f"{name} must not be empty")
+        if choices and value not in choices:
+            raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
+        for constraint in constraints:
+            if not constraint.holds(value):
+                raise ValueError(f"{name} must be {constraint.words}, not {value}")
+
+
+@lru_cache
+def _rules(
+    kind: type,
+) -> Mapping[str, tuple[tuple[str, ...], tuple[Constraint, ...], bool]]:
+    """For each field its choices, its constraints, and whether it is text that must not be empty."""
+    hints = get_type_hints(kind, include_extras=True)
+    rules = {}
+    for field in fields(kind):
+        hint, constraints = hints[field.name], ()
+        if get_origin(hint) is Annotated:
+            hint, *extras = get_args(hint)
+            constraints = tuple(extra for extra in extras if isinstance(extra, Constraint))
+        choices = get_args(hint) if get_origin(hint) is Literal else ()
+        rules[field.name] = (choices, constraints, hint is str)
+    return rules
+
+
+def plain_values(config: Any) -> dict[str, Any]:
+    """The fields of a config that are set, as plain values that JSON and TOML can hold.
+
+    >>> plain_values(Training(epochs=3))["epochs"]
+    3
+    """
+    pairs = ((field.name, getattr(config, field.name)) for field in fields(config))
+    return {name: _plain(value) for name, value in pairs if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "__dataclass_fields__"):
+        return plain_values(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,34 +127,25 @@ class Training:
     ValueError: batch_size must be at least 1, not 0
     """
 
-    epochs: int = 10
+    epochs: Annotated[int, at_least(1)] = 10
     """Passes over the training set."""
-    batch_size: int = 64
+    batch_size: Annotated[int, at_least(1)] = 64
     """Images per step, over all devices together."""
-    lr: float = 0.1
+    lr: Annotated[float, above(0)] = 0.1
     """Highest learning rate, reached at the end of the warm-up."""
-    momentum: float = 0.9
+    momentum: Annotated[float, FRACTION] = 0.9
     """Momentum of SGD."""
     nesterov: bool = True
     """Nesterov's momentum, where there is momentum."""
-    weight_decay: float = 5e-4
+    weight_decay: Annotated[float, at_least(0)] = 5e-4
     """Weight decay, on every parameter."""
-    warmup_epochs: float = 0.5
+    warmup_epochs: Annotated[float, at_least(0)] = 0.5
     """Epochs, out of all, in which the learning rate rises from 0 (at most half of them)."""
-    label_smoothing: float = 0.0
+    label_smoothing: Annotated[float, FRACTION] = 0.0
     """Share of each target that is spread over all classes."""
-    validation: float = 0.05
-    """Share of the training set that is held out to watch the training (0: none)."""
 
     def __post_init__(self) -> None:
-        at_least(self, "epochs", 1)
-        at_least(self, "batch_size", 1)
-        above(self, "lr", 0)
-        from_below(self, "momentum", 0, 1)
-        at_least(self, "weight_decay", 0)
-        at_least(self, "warmup_epochs", 0)
-        from_below(self, "label_smoothing", 0, 1)
-        from_below(self, "validation", 0, 1)
+        check_fields(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,17 +158,13 @@ class Searching(Training):
     ValueError: select=1 leaves the logits without a gradient, ...
     """
 
-    epochs: int = 10
+    epochs: Annotated[int, at_least(1)] = 10
     """Passes over the half of the training set that the weights learn from."""
-    validation: float = 0.0
-    """Share of the training set that is held out of the search (0: none)."""
-    pretrain_epochs: int = 0
-    """Epochs of plain training before the search (tas search without trained weights)."""
     sort: bool = True
     """Put the most important channels of each layer first before the search begins."""
-    hold_epochs: float = 0.0
+    hold_epochs: Annotated[float, at_least(0)] = 0.0
     """Epochs at the beginning of the search in which only the weights learn."""
-    select: int = 2
+    select: Annotated[int, at_least(1)] = 2
     """Candidates of a layer that each step draws."""
     force: bool = False
     """Allow select=1, whose logits learn nothing but the cost."""
@@ -92,48 +172,33 @@ class Searching(Training):
     """How feature maps of different widths are brought to one: pool, linear or pad."""
     sampling: Sampling = "gumbel"
     """Draw sizes at random (gumbel), or mix all of them by their probabilities (softmax)."""
-    tau_start: float = 10.0
+    tau_start: Annotated[float, above(0)] = 10.0
     """Temperature of the Gumbel-softmax at the first step."""
-    tau_end: float = 0.1
+    tau_end: Annotated[float, above(0)] = 0.1
     """Temperature at the last step."""
-    tau_fall: Fall = "linear"
+    tau_fall: Decay = "linear"
     """How the temperature falls: linear or cosine."""
-    arch_lr: float = 0.001
+    arch_lr: Annotated[float, above(0)] = 0.001
     """Learning rate of the logits."""
-    arch_weight_decay: float = 0.001
+    arch_weight_decay: Annotated[float, at_least(0)] = 0.001
     """Weight decay of the logits."""
     pull: Pull = "piecewise"
     """What pulls the cost to the budget: the paper's piecewise loss, or a multiplier that grows
     while the expected cost is off the target."""
-    lambda_cost: float = 2.0
+    lambda_cost: Annotated[float, at_least(0)] = 2.0
     """Weight of that pull (0: none)."""
-    tolerance: float = 0.05
-    """How far from the target the cost may be, as a share of it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, "pretrain_epochs", 0)
-        at_least(self, "hold_epochs", 0)
         if self.hold_epochs >= self.epochs:
             raise ValueError(
                 f"hold_epochs must be below the {self.epochs} epochs, not {self.hold_epochs}"
             )
-        at_least(self, "select", 1)
         if self.select == 1 and self.sampling == "gumbel" and not self.force:
             raise ValueError(
                 "select=1 leaves the logits without a gradient, because the weight of a single "
                 "candidate is always 1; use 2 or more, or force it"
             )
-        one_of(self, "align", get_args(Align))
-        one_of(self, "sampling", get_args(Sampling))
-        one_of(self, "tau_fall", get_args(Fall))
-        one_of(self, "pull", get_args(Pull))
-        for name in ("tau_start", "tau_end", "arch_lr"):
-            above(self, name, 0)
-        for name in ("arch_weight_decay", "lambda_cost"):
-            at_least(self, name, 0)
-        if not 0 < self.tolerance < 1:
-            raise ValueError(f"tolerance must be above 0 and below 1, not {self.tolerance}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,51 +218,7 @@ class Distilling(Training):
     kd: Kd = "soft"
     """Distillation: soft is (1 - w) CE + w T² KL; paper is the paper's equation, w CE + (1 - w) CE
     with the teacher."""
-    kd_lambda: float = 0.9
+    kd_lambda: Annotated[float, UP_TO_ONE] = 0.9
     """The weight w."""
-    temperature: float = 4.0
+    temperature: Annotated[float, above(0)] = 4.0
     """The temperature T that softens both networks' answers."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of(self, "transfer", get_args(Transfer))
-        one_of(self, "kd", get_args(Kd))
-        if not 0 <= self.kd_lambda <= 1:
-            raise ValueError(f"kd_lambda must be from 0 to 1, not {self.kd_lambda}")
-        above(self, "temperature", 0)
-
-
-def values(config: Any) -> dict[str, Any]:
-    """The fields of a config that are set, in order."""
-    pairs = ((field.name, getattr(config, field.name)) for field in fields(config))
-    return {name: value for name, value in pairs if value is not None}
-
-
-def at_least(config: Any, name: str, low: float) -> None:
-    value = getattr(config, name)
-    if not low <= value < math.inf:
-        raise ValueError(f"{name} must be at least {low}, not {value}")
-
-
-def above(config: Any, name: str, low: float) -> None:
-    value = getattr(config, name)
-    if not low < value < math.inf:
-        raise ValueError(f"{name} must be above {low}, not {value}")
-
-
-def from_below(config: Any, name: str, low: float, high: float) -> None:
-    value = getattr(config, name)
-    if not low <= value < high:
-        raise ValueError(f"{name} must be at least {low} and below {high}, not {value}")
-
-
-def named(config: Any, *names: str) -> None:
-    for name in names:
-        if not getattr(config, name):
-            raise ValueError(f"{name} must not be empty")
-
-
-def one_of(config: Any, name: str, known: tuple[str, ...]) -> None:
-    value = getattr(config, name)
-    if value not in known:
-        raise ValueError(f"{name} must be one of {', '.join(known)}, not {value!r}")

@@ -9,7 +9,7 @@ import transformable as tas
 from support.method_inputs import context, images, network
 from transformable.costing.budget import Budget
 from transformable.data import Dataset
-from transformable.methods import METHODS, Context, Found, amc, autoslim, method
+from transformable.methods import METHODS, Context, MethodResult, amc, autoslim, method
 
 # a ResNet, and one that is not; VGG has no stages to search the depth of
 NETS = [
@@ -26,7 +26,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(autoslim, "DOZEN", 3)
 
 
-def found(name: str, net: str, *, seed: int = 0) -> tuple[Budget, tas.Space, Found]:
+def found(name: str, net: str, *, seed: int = 0) -> tuple[Budget, tas.Space, MethodResult]:
     model, space = network(net)
     budget = Budget.of(0.5, space)
     size = space.input_shape[1]
@@ -44,7 +44,7 @@ def test_inside_the_band_and_the_model_as_it_was(name: str, net: str) -> None:
     result = method(name)(model, space, budget, context(size))
     assert torch.equal(torch.random.get_rng_state(), state)
     assert budget.holds(result.cost)
-    if result.settle is None:
+    if result.restore_budget is None:
         assert result.cost == budget.cost(space, result.shape)
         there = sum(p.numel() for p in result.model.parameters())
         assert there == tas.params(space, result.shape)

@@ -127,14 +127,14 @@ def test_settling_moves_a_channel_at_a_time() -> None:
     inside = dict(zip(space.full.widths, (7, 11, 5), strict=True))
     amount = tas.macs(space, tas.Shape(inside))
     way = course(model, space, Budget.of(amount, space, tolerance=0.02))
-    assert way.settle(inside) == inside
+    assert way.restore_budget(inside) == inside
     for head in list(inside)[:2]:
         for step in (-1, 1):
             off = {**inside, head: inside[head] + step}
             assert not way.budget.holds(way.cost(off))
-            assert way.settle(off) == inside
+            assert way.restore_budget(off) == inside
     for widths in (way.smallest, dict(way.largest)):
-        assert way.budget.holds(way.cost(way.settle(widths)))
+        assert way.budget.holds(way.cost(way.restore_budget(widths)))
 
 
 def test_what_cannot_be_settled_has_the_same_share_everywhere() -> None:
@@ -144,7 +144,7 @@ def test_what_cannot_be_settled_has_the_same_share_everywhere() -> None:
     way = course(model, space, Budget.of(amount, space, tolerance=0.001))
     # single steps from here end beside the band
     stuck = dict(zip(space.full.widths, (12, 2, 10), strict=True))
-    assert way.settle(stuck) == inside
+    assert way.restore_budget(stuck) == inside
 
 
 def test_a_small_budget_leaves_something_to_choose() -> None:

@@ -222,7 +222,7 @@ def test_layers_that_lose_inputs_come_nearer_to_what_they_made() -> None:
 
 def check(
     model: nn.Module, space: Space, metric: Metric, share: float, given: Context
-) -> tas.methods.Found:
+) -> tas.methods.MethodResult:
     budget = Budget.of(share, space, metric=metric)
     before, state = copy.deepcopy(model.state_dict()), torch.get_rng_state()
     found = cp(model, space, budget, given)

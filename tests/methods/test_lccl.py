@@ -236,14 +236,14 @@ def test_a_network_that_is_trained_further_settles_again() -> None:
     model, space = network("vgg")
     settings, budget = context(), Budget.of(0.6, space)
     found = lccl(model, space, budget, settings)
-    assert found.settle is not None
+    assert found.restore_budget is not None
     for fresh in (False, True):
         further = copy.deepcopy(found.model)
         torch.manual_seed(3)
         if fresh:
             initialise(further)
         train(further, settings.dataset, Training(epochs=1, batch_size=12))
-        cost = found.settle(further)
+        cost = found.restore_budget(further)
         assert budget.holds(cost)
         assert cost == measured_cost(further, space, settings.dataset.validation)
 

@@ -18,7 +18,7 @@ from ..costing.budget import Budget
 from ..costing.cost import macs, params
 from ..data import Dataset
 from ..layers import initialise
-from ..methods import Context, Found, method
+from ..methods import Context, MethodResult, method
 from ..networks.recipe import Recipe
 from ..networks.speed import latency
 from ..networks.weights import load_weights
@@ -61,7 +61,7 @@ class Bench:
         args = self.args
         return Budget.of(trial.budget, self.space, metric=args.metric, tolerance=args.tolerance)
 
-    def _find(self, trial: Trial, folder: Path) -> Found:
+    def _find(self, trial: Trial, folder: Path) -> MethodResult:
         shared = ("metric", "residual", "search", "ratios", "divisor", "depth_step")
         config = Search(
             **{**job_of(self.args), "seed": trial.seed},
@@ -88,7 +88,7 @@ class Bench:
                 )
         return found
 
-    def _timed(self, trial: Trial, run: Run) -> tuple[Found, float]:
+    def _timed(self, trial: Trial, run: Run) -> tuple[MethodResult, float]:
         """What the method finds, and how long it looked, with what came before an interruption."""
         context = Context(
             dataset=self.dataset,
@@ -114,13 +114,13 @@ class Bench:
             )
         return found, seconds
 
-    def _found_before(self, folder: Path, result: dict[str, Any]) -> Found:
+    def _found_before(self, folder: Path, result: dict[str, Any]) -> MethodResult:
         shape = Shape.read(folder / "shape.json")
         model = slim(self.teacher, self.space, shape)
         load_weights(model, folder / "model.safetensors")
-        return Found(shape=shape, model=model, cost=result["cost"], notes=result["notes"])
+        return MethodResult(shape=shape, model=model, cost=result["cost"], notes=result["notes"])
 
-    def _learn(self, trial: Trial, folder: Path, found: Found, transfer: Transfer) -> None:
+    def _learn(self, trial: Trial, folder: Path, found: MethodResult, transfer: Transfer) -> None:
         settings = self.distilling(transfer)
         config = Distill(
             **{**job_of(self.args), "seed": trial.seed},
@@ -162,7 +162,7 @@ class Bench:
                 }
             )
 
-    def _student(self, found: Found, transfer: Transfer, seed: int) -> nn.Module:
+    def _student(self, found: MethodResult, transfer: Transfer, seed: int) -> nn.Module:
         """The small network as its training begins: as the method left it, or fresh."""
         student = copy.deepcopy(found.model).cpu()
         if "init" in transfer:
@@ -187,7 +187,7 @@ class Bench:
             "teacher_latency_ms": times["teacher"].median_ms,
         }
 
-    def _sizes(self, found: Found, student: nn.Module, cost: int) -> dict[str, Any]:
+    def _sizes(self, found: MethodResult, student: nn.Module, cost: int) -> dict[str, Any]:
         """MACs and parameters, counted by the shape or, where that is too little, measured."""
         measured = found.settle is not None
         sizes = {"macs": macs(self.space, found.shape), "params": params(self.space, found.shape)}

@@ -4,9 +4,9 @@ from importlib import import_module
 
 from ..comparing.grid import METHODS
 from ..spelling import nearest
-from .interface import Context, Found, Method
+from .interface import Context, Method, MethodResult
 
-__all__ = ["METHODS", "Context", "Found", "Method", "method"]
+__all__ = ["METHODS", "Context", "Method", "MethodResult", "method"]
 
 
 def method(name: str) -> Method:

@@ -33,7 +33,7 @@ from ..training.train import own_randomness
 from ._calibration import recalibrate, some
 from ._channel_choice import Scores, by_ratio, loosened, strongest
 from ._ddpg import Agent
-from .interface import Context, Found
+from .interface import Context, MethodResult
 from .pfec import l1
 
 __all__ = ["amc"]
@@ -57,27 +57,29 @@ Episode = tuple[float, dict[str, int]]
 """A reward, and the widths that got it."""
 
 
-def amc(model: nn.Module, space: Space, budget: Budget, context: Context) -> Found:
+def amc(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Search for the shares of channels, and keep in each layer the filters of largest L1 norm."""
     groups = Groups(space)
     course = Course(groups, budget, l1(model, groups))
-    seen = some(context.dataset.train, CALIBRATION, context.seed)
-    judges = some(context.dataset.validation, IMAGES, context.seed)
+    seen = some(context.dataset.train, CALIBRATION, context.session.seed)
+    judges = some(context.dataset.validation, IMAGES, context.session.seed)
 
     def pruned(widths: Widths) -> nn.Module:
-        batches = (x for x, _ in seen.shuffled(BATCH, seed=context.seed, epoch=0))
-        return recalibrate(slim(model, space, course.inside(widths)), batches, context.fabric)
+        batches = (x for x, _ in seen.shuffled(BATCH, seed=context.session.seed, epoch=0))
+        return recalibrate(
+            slim(model, space, course.inside(widths)), batches, context.session.fabric
+        )
 
     def reward(widths: Widths) -> float:
-        return evaluate(pruned(widths), judges, fabric=context.fabric)["accuracy"]
+        return evaluate(pruned(widths), judges, fabric=context.session.fabric)["accuracy"]
 
-    with own_randomness(context.fabric):
+    with own_randomness(context.session.fabric):
         states = embedding(model, groups, budget)
-        episodes = search(course, states, reward, context.seed, context.progress)
+        episodes = search(course, states, reward, context.session.seed, context.session.progress)
         accuracy, widths = max(episodes, key=lambda episode: episode[0])
         small, shape = pruned(widths).train(model.training), course.inside(widths)
     notes = {"episodes": len(episodes), "accuracy": accuracy, "judged_by": len(judges)}
-    return Found(shape=shape, model=small, cost=budget.cost(space, shape), notes=notes)
+    return MethodResult(shape=shape, model=small, cost=budget.cost(space, shape), notes=notes)
 
 
 class Course:

@@ -34,7 +34,7 @@ from ..training.evaluate import evaluate
 from ..training.train import Objective, cross_entropy, own_randomness
 from ._calibration import recalibrate, some
 from ._channel_choice import Scores, by_ratio, loosened, strongest
-from .interface import Context, Found
+from .interface import Context, MethodResult
 
 __all__ = ["answers", "autoslim", "greedy", "sandwich", "worth"]
 
@@ -54,31 +54,31 @@ Widths = dict[str, int]
 """By group."""
 
 
-def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -> Found:
+def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Train a slimmable network, then narrow it layer by layer."""
     groups = Groups(space)
     ranks = worth(model, groups)
     by_ratio(groups, budget, ranks)  # refuses, before anything is trained, what cannot be met
     network = copy.deepcopy(model)
     context.train(network, objective=sandwich(network, groups, ranks, context))
-    seen = some(context.dataset.train, RECALIBRATED, context.seed)
-    judges = some(context.dataset.validation, JUDGED, context.seed)
+    seen = some(context.dataset.train, RECALIBRATED, context.session.seed)
+    judges = some(context.dataset.validation, JUDGED, context.session.seed)
 
     def small(shape: Shape) -> nn.Module:
         # whole batches: a norm can make nothing of a last one of a single image
-        batches = (x for x, _ in seen.shuffled(BATCH, seed=context.seed, epoch=0))
-        return recalibrate(slim(network, space, shape), batches, context.fabric)
+        batches = (x for x, _ in seen.shuffled(BATCH, seed=context.session.seed, epoch=0))
+        return recalibrate(slim(network, space, shape), batches, context.session.fabric)
 
     def score(shape: Shape) -> tuple[float, float]:
-        found = evaluate(small(shape), judges, fabric=context.fabric)
+        found = evaluate(small(shape), judges, fabric=context.session.fabric)
         return found["accuracy"], found["loss"]
 
-    with own_randomness(context.fabric):
+    with own_randomness(context.session.fabric):
         for steps, shape in enumerate(greedy(groups, budget, ranks, score)):
             cost = budget.cost(space, shape)
-            context.progress.note(f"narrowed {steps} times: {cost:,} {budget.metric}")
+            context.session.progress.note(f"narrowed {steps} times: {cost:,} {budget.metric}")
         shape = loosened(groups, budget, ranks, shape)
-        return Found(
+        return MethodResult(
             shape=shape,
             model=small(shape).train(model.training),
             cost=budget.cost(space, shape),
@@ -129,7 +129,7 @@ def sandwich(model: nn.Module, groups: Groups, ranks: Scores, context: Context) 
         targets = outcome["logits"].detach().float().softmax(1)
         losses = [outcome["loss"]]
         for shape in (smallest, *(drawn() for _ in range(RANDOM))):
-            with context.fabric.autocast():
+            with context.session.fabric.autocast():
                 logits = answers(model, groups.space, shape, x)
             losses.append(F.cross_entropy(logits.float(), targets))
         return {"loss": torch.stack(losses).mean(), "logits": outcome["logits"]}

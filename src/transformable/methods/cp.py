@@ -33,7 +33,7 @@ from ..tracing.space import Space
 from ..training.train import own_randomness
 from ._channel_choice import by_ratio, loosened
 from ._reconstruction import lasso_problem, least_squares, ranking, windows
-from .interface import Context, Found
+from .interface import Context, MethodResult
 
 __all__ = ["cp"]
 
@@ -50,7 +50,7 @@ Choice = Callable[[str, Tensor, Tensor], list[int]]
 Watcher = Callable[[Layer, Any, Tensor], None]
 
 
-def cp(model: nn.Module, space: Space, budget: Budget, context: Context) -> Found:
+def cp(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Keep the channels that the LASSO keeps, with weights that make up for the others."""
     groups = Groups(space)
     leading = {head: -torch.arange(size).float() for head, size in groups.sizes.items()}
@@ -63,7 +63,7 @@ def cp(model: nn.Module, space: Space, budget: Budget, context: Context) -> Foun
         scores[head] = -torch.tensor(order).argsort().float()
         return order[: widths[head]]
 
-    with own_randomness(context.fabric):
+    with own_randomness(context.session.fabric):
         pruning = Pruning(model, groups, context)
         pruning.run(by_lasso)
         if not budget.holds(budget.cost(space, pruning.shape)):
@@ -74,7 +74,7 @@ def cp(model: nn.Module, space: Space, budget: Budget, context: Context) -> Foun
             pruning.run(lambda head, *_: chosen[head])
         shape = loosened(groups, budget, scores, pruning.shape)
         small = slim(pruning.weights, space, shape)
-    return Found(shape=shape, model=small, cost=budget.cost(space, shape))
+    return MethodResult(shape=shape, model=small, cost=budget.cost(space, shape))
 
 
 class Pruning:
@@ -82,7 +82,7 @@ class Pruning:
     slim network of both, on which is seen what the layers are given by now."""
 
     def __init__(self, model: nn.Module, groups: Groups, context: Context) -> None:
-        self.groups, self.seed = groups, context.seed
+        self.groups, self.seed = groups, context.session.seed
         self.picked = {head: list(range(size)) for head, size in groups.sizes.items()}
         self.whole, self.weights = copy.deepcopy(model), copy.deepcopy(model)
         self.small = self.slim()
@@ -188,5 +188,5 @@ def _images(space: Space, context: Context) -> Tensor:
     train = context.dataset.train
     _, height, width = space.input_shape
     count = min(IMAGES, max(FEWEST, IMAGES * 32 * 32 // (height * width)))
-    order = generator("images", context.seed).permutation(len(train))[:count]
+    order = generator("images", context.session.seed).permutation(len(train))[:count]
     return torch.cat([x for x, _ in train.subset(torch.from_numpy(order)).ordered(count)])

@@ -17,16 +17,18 @@ from ..tracing.channel_groups import Groups
 from ..tracing.space import Space
 from ._channel_choice import Scores, by_ratio
 from ._criteria import filters
-from .interface import Context, Found
+from .interface import Context, MethodResult
 
 __all__ = ["distances", "fpgm"]
 
 
-def fpgm(model: nn.Module, space: Space, budget: Budget, context: Context) -> Found:
+def fpgm(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Keep the filters that are far from the median."""
     groups = Groups(space)
     shape = by_ratio(groups, budget, _scores(model, groups))
-    return Found(shape=shape, model=slim(model, space, shape), cost=budget.cost(space, shape))
+    return MethodResult(
+        shape=shape, model=slim(model, space, shape), cost=budget.cost(space, shape)
+    )
 
 
 def distances(points: Tensor) -> Tensor:

@@ -4,26 +4,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from lightning_fabric import Fabric
 from torch import nn
 
 from ..costing.budget import Budget
 from ..data import Dataset, stratified
-from ..runs.progress import Progress, Silent
-from ..runs.run_folder import Run
 from ..settings import Searching
 from ..shape import Shape
 from ..tracing.space import Space
-from ..training.devices import make_fabric
+from ..training.session import Session
 from ..training.train import Objective, Trained, train
 
-__all__ = ["Context", "Found", "Method"]
+__all__ = ["Context", "Method", "MethodResult"]
 
 HELD_OUT = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class MethodResult:
     """What a method makes of a network."""
 
     shape: Shape
@@ -35,7 +32,7 @@ class Found:
     """What else there is to tell, as JSON."""
     each_epoch: Callable[[nn.Module], None] | None = None
     """What the network needs after each epoch of its training, if anything."""
-    settle: Callable[[nn.Module], int] | None = None
+    restore_budget: Callable[[nn.Module], int] | None = None
     """Where a shape cannot say what the network costs, because that depends on the images: brings
     the network, trained further, back to the budget, and gives its cost as it is measured."""
 
@@ -51,17 +48,13 @@ class Context:
     dataset: Dataset
     searching: Searching
     """How long a method may train, and how."""
-    seed: int = 0
-    run: Run | None = None
-    """Where a long training is kept, to go on from there."""
-    fabric: Fabric = field(default_factory=make_fabric)
-    checkpoint_seconds: float = 30.0
-    progress: Progress = field(default_factory=Silent)
+    session: Session = field(default_factory=Session)
+    """The seed, the devices, and the run folder where a long training is kept."""
 
     def __post_init__(self) -> None:
         dataset = self.dataset
         if not len(dataset.validation):
-            rest, part = stratified(dataset.train.labels, HELD_OUT, self.seed)
+            rest, part = stratified(dataset.train.labels, HELD_OUT, self.session.seed)
             train, validation = dataset.train.subset(rest), dataset.train.subset(part)
             dataset = replace(dataset, train=train, validation=validation)
         object.__setattr__(self, "dataset", replace(dataset, test=dataset.validation))
@@ -78,13 +71,9 @@ class Context:
             model,
             self.dataset,
             self.searching,
-            seed=self.seed,
+            self.session,
             objective=objective,
             each_epoch=each_epoch,
-            run=self.run,
-            fabric=self.fabric,
-            checkpoint_seconds=self.checkpoint_seconds,
-            progress=self.progress,
         )
 
 
@@ -93,4 +82,4 @@ class Method(Protocol):
 
     def __call__(
         self, model: nn.Module, space: Space, budget: Budget, context: Context
-    ) -> Found: ...
+    ) -> MethodResult: ...

@@ -37,7 +37,7 @@ from ..data import Split
 from ..tracing.space import Space
 from ..training.devices import make_fabric
 from ._calibration import recalibrate, some
-from .interface import Context, Found
+from .interface import Context, MethodResult
 
 __all__ = ["Gated", "bounds", "calibrate", "lccl", "measured_cost", "open_gates", "with_gates"]
 
@@ -96,7 +96,7 @@ class Gated(nn.Module):
         return self.conv(x) * self.gate(x)  # type: ignore[no-any-return]
 
 
-def lccl(model: nn.Module, space: Space, budget: Budget, context: Context) -> Found:
+def lccl(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Put in the gates, train, and set the threshold by what the network costs on images."""
     if budget.metric != "macs":
         raise ValueError("lccl saves no parameters, it adds some; use the metric macs")
@@ -108,15 +108,15 @@ def lccl(model: nn.Module, space: Space, budget: Budget, context: Context) -> Fo
             f"a budget of {budget.value:,.0f} MACs is not possible with lccl: this network can "
             f"have {smallest:,} to {largest:,}"
         )
-    known = some(context.dataset.train, IMAGES, context.seed)
-    open_gates(network, share, known, context.fabric)
+    known = some(context.dataset.train, IMAGES, context.session.seed)
+    open_gates(network, share, known, context.session.fabric)
 
     def open_again(net: nn.Module) -> None:
-        open_gates(net, share, known, context.fabric)
+        open_gates(net, share, known, context.session.fabric)
 
     context.train(network, each_epoch=open_again)
-    settle = _settle(space, budget, context, known)
-    cost = settle(network)
+    restore_budget = _settle(space, budget, context, known)
+    cost = restore_budget(network)
     notes = {
         "measured": True,
         "share": (cost - smallest) / (largest - smallest),
@@ -124,13 +124,13 @@ def lccl(model: nn.Module, space: Space, budget: Budget, context: Context) -> Fo
         "time": "all positions are computed and then multiplied by the gates, so it is not faster",
     }
     network.train(model.training)
-    return Found(
+    return MethodResult(
         shape=space.full,
         model=network,
         cost=cost,
         notes=notes,
         each_epoch=open_again,
-        settle=settle,
+        restore_budget=restore_budget,
     )
 
 
@@ -273,11 +273,11 @@ def _settle(
 ) -> Callable[[nn.Module], int]:
     held_out = context.dataset.validation
 
-    def settle(network: nn.Module) -> int:
+    def restore_budget(network: nn.Module) -> int:
         # by training images; if the few that are held out are unlike them, by those
         for split in (known, held_out):
-            calibrate(network, space, budget, split, context.fabric)
-            cost = measured_cost(network, space, held_out, context.fabric)
+            calibrate(network, space, budget, split, context.session.fabric)
+            cost = measured_cost(network, space, held_out, context.session.fabric)
             if budget.holds(cost):
                 return cost
         raise ValueError(
@@ -285,4 +285,4 @@ def _settle(
             f"{cost:,}; use a larger tolerance"
         )
 
-    return settle
+    return restore_budget

@@ -18,14 +18,14 @@ from ..tracing.space import Space
 from ..training.train import Objective, cross_entropy
 from ._channel_choice import Scores, by_rank
 from ._criteria import importances, mean_over, norms
-from .interface import Context, Found
+from .interface import Context, MethodResult
 
 __all__ = ["scales", "slimming", "sparse"]
 
 PENALTY = 1e-3
 
 
-def slimming(model: nn.Module, space: Space, budget: Budget, context: Context) -> Found:
+def slimming(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Train with the penalty, and keep the channels with the largest scales."""
     importances()  # before anything is trained
     groups = Groups(space)
@@ -34,7 +34,7 @@ def slimming(model: nn.Module, space: Space, budget: Budget, context: Context) -
     net = copy.deepcopy(model)
     context.train(net, objective=sparse(groups, context.searching.label_smoothing))
     shape = by_rank(groups, budget, scales(net, groups))
-    return Found(shape=shape, model=slim(net, space, shape), cost=budget.cost(space, shape))
+    return MethodResult(shape=shape, model=slim(net, space, shape), cost=budget.cost(space, shape))
 
 
 def sparse(groups: Groups, label_smoothing: float = 0.0) -> Objective:

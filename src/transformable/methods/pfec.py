@@ -13,16 +13,18 @@ from ..tracing.channel_groups import Groups
 from ..tracing.space import Space
 from ._channel_choice import Scores, by_ratio
 from ._criteria import filters, importances, mean_over
-from .interface import Context, Found
+from .interface import Context, MethodResult
 
 __all__ = ["l1", "pfec"]
 
 
-def pfec(model: nn.Module, space: Space, budget: Budget, context: Context) -> Found:
+def pfec(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Keep the filters with the largest L1 norms."""
     groups = Groups(space)
     shape = by_ratio(groups, budget, l1(model, groups))
-    return Found(shape=shape, model=slim(model, space, shape), cost=budget.cost(space, shape))
+    return MethodResult(
+        shape=shape, model=slim(model, space, shape), cost=budget.cost(space, shape)
+    )
 
 
 def l1(model: nn.Module, groups: Groups) -> Scores:

@@ -14,7 +14,7 @@ from ..searching.derive import derive
 from ..shape import Shape
 from ..tracing.space import Space
 from ..training.distill import small_network
-from .interface import Context, Found
+from .interface import Context, MethodResult
 
 __all__ = ["draw", "random"]
 
@@ -22,9 +22,9 @@ SHAPES = 8
 TRIES = 5_000
 
 
-def random(model: nn.Module, space: Space, budget: Budget, context: Context) -> Found:
+def random(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Draw, train, keep the best."""
-    generator = torch.Generator().manual_seed(context.seed)
+    generator = torch.Generator().manual_seed(context.session.seed)
     # together about as long as one search
     brief = replace(context.searching, epochs=max(1, context.searching.epochs // SHAPES))
     tried: dict[Shape, float] = {}
@@ -33,13 +33,19 @@ def random(model: nn.Module, space: Space, budget: Budget, context: Context) -> 
         shape = draw(space, budget, generator)
         if shape in tried:
             continue
-        small = small_network(model, space, shape, transfer="init", sort=True, seed=context.seed)
-        accuracy = replace(context, searching=brief, run=None).train(small).accuracy
+        small = small_network(
+            model, space, shape, transfer="init", sort=True, seed=context.session.seed
+        )
+        accuracy = (
+            replace(context, searching=brief, session=replace(context.session, run=None))
+            .train(small)
+            .accuracy
+        )
         if accuracy > max(tried.values(), default=-1.0):
             best = small
         tried[shape] = accuracy
     shape = max(tried, key=lambda each: tried[each])
-    return Found(
+    return MethodResult(
         shape=shape,
         model=best,
         cost=budget.cost(space, shape),

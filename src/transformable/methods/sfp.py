@@ -19,12 +19,12 @@ from ..tracing.channel_groups import Groups
 from ..tracing.space import Space
 from ._channel_choice import Scores, by_ratio
 from ._criteria import filters, importances, mean_over
-from .interface import Context, Found
+from .interface import Context, MethodResult
 
 __all__ = ["l2", "sfp", "zero"]
 
 
-def sfp(model: nn.Module, space: Space, budget: Budget, context: Context) -> Found:
+def sfp(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Train with soft pruning, then prune."""
     importances()
     groups = Groups(space)
@@ -36,7 +36,7 @@ def sfp(model: nn.Module, space: Space, budget: Budget, context: Context) -> Fou
 
     context.train(net, each_epoch=soften)
     shape = by_ratio(groups, budget, l2(net, groups))
-    return Found(shape=shape, model=slim(net, space, shape), cost=budget.cost(space, shape))
+    return MethodResult(shape=shape, model=slim(net, space, shape), cost=budget.cost(space, shape))
 
 
 def l2(model: nn.Module, groups: Groups) -> Scores:

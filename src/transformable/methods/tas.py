@@ -15,27 +15,25 @@ from ..searching.search import search
 from ..tracing.space import Space
 from ..training.distill import small_network
 from ._channel_choice import same_ratio
-from .interface import Context, Found
+from .interface import Context, MethodResult
 
 __all__ = ["both", "depth", "width"]
 
 
-def both(model: nn.Module, space: Space, budget: Budget, context: Context) -> Found:
+def both(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Search widths and depths."""
     found = search(
         model,
         context.dataset,
         budget,
         context.searching,
+        context.session,
         space=space,
-        seed=context.seed,
-        run=context.run,
-        fabric=context.fabric,
-        checkpoint_seconds=context.checkpoint_seconds,
-        progress=context.progress,
     )
-    small = small_network(model, space, found.shape, transfer="init", sort=True, seed=context.seed)
-    return Found(
+    small = small_network(
+        model, space, found.shape, transfer="init", sort=True, seed=context.session.seed
+    )
+    return MethodResult(
         shape=found.shape,
         model=small,
         cost=found.derived.cost,
@@ -43,13 +41,13 @@ def both(model: nn.Module, space: Space, budget: Budget, context: Context) -> Fo
     )
 
 
-def width(model: nn.Module, space: Space, budget: Budget, context: Context) -> Found:
+def width(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Search widths, at full depth."""
     full = {name: (depth,) for name, depth in space.full.depths.items()}
     return both(model, replace(space, depths=full), budget, context)
 
 
-def depth(model: nn.Module, space: Space, budget: Budget, context: Context) -> Found:
+def depth(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Search depths, at full width.
 
     Depth moves in steps of a block, which can be longer than the band: what is still too much then
@@ -65,9 +63,11 @@ def depth(model: nn.Module, space: Space, budget: Budget, context: Context) -> F
     shape = same_ratio(
         space, budget, space.full.widths, lambda widths: found.shape.replace(widths=widths)
     )
-    small = small_network(model, space, shape, transfer="init", sort=True, seed=context.seed)
+    small = small_network(
+        model, space, shape, transfer="init", sort=True, seed=context.session.seed
+    )
     notes = {**found.notes, "before_widths": found.cost}
-    return Found(shape=shape, model=small, cost=budget.cost(space, shape), notes=notes)
+    return MethodResult(shape=shape, model=small, cost=budget.cost(space, shape), notes=notes)
 
 
 def _reachable(space: Space, budget: Budget) -> Budget:

@@ -25,7 +25,7 @@ from ..tracing import Layer
 from ..tracing.channel_groups import Groups
 from ..tracing.space import Space
 from ._channel_choice import by_rank, loosened
-from .interface import Context, Found
+from .interface import Context, MethodResult
 
 __all__ = ["Gates", "taylor"]
 
@@ -33,9 +33,9 @@ MEMORY = 0.1
 """How much what was found before gates were closed counts afterwards."""
 
 
-def taylor(model: nn.Module, space: Space, budget: Budget, context: Context) -> Found:
+def taylor(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Train, and close the gates that the loss would miss least."""
-    net = copy.deepcopy(model).to(context.fabric.device)
+    net = copy.deepcopy(model).to(context.session.fabric.device)
     gates = Gates(net, Groups(space))
     full, rounds = budget.cost(space, space.full), context.searching.epochs
 
@@ -49,7 +49,7 @@ def taylor(model: nn.Module, space: Space, budget: Budget, context: Context) -> 
     context.train(net, each_epoch=close)
     shape = loosened(gates.groups, budget, gates.worth(), gates.shape())
     gates.remove()
-    return Found(shape=shape, model=slim(net, space, shape), cost=budget.cost(space, shape))
+    return MethodResult(shape=shape, model=slim(net, space, shape), cost=budget.cost(space, shape))
 
 
 class Gates:

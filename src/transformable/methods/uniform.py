@@ -12,16 +12,18 @@ from ..shape import Shape
 from ..tracing.space import Space
 from ..training.distill import small_network
 from ._channel_choice import same_ratio
-from .interface import Context, Found
+from .interface import Context, MethodResult
 
 __all__ = ["uniform", "uniform_shape"]
 
 
-def uniform(model: nn.Module, space: Space, budget: Budget, context: Context) -> Found:
+def uniform(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Solve for the ratio."""
     shape = uniform_shape(space, budget)
-    small = small_network(model, space, shape, transfer="init", sort=True, seed=context.seed)
-    return Found(shape=shape, model=small, cost=budget.cost(space, shape))
+    small = small_network(
+        model, space, shape, transfer="init", sort=True, seed=context.session.seed
+    )
+    return MethodResult(shape=shape, model=small, cost=budget.cost(space, shape))
 
 
 def uniform_shape(space: Space, budget: Budget) -> Shape:

@@ -1,43 +1,47 @@
-"""The parts of a long job, each in a run folder of its own inside the folder of the job."""
+"""Doing a piece of work once: what a run folder has finished is not done again."""
 
-import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from lightning_fabric import Fabric
-
-from ..cli.arguments import Job
 from .run_folder import Run
 
-__all__ = ["Stages"]
+__all__ = ["once"]
 
 
-class Stages:
-    """Does each part once: one that is complete is not done again.
+def once(
+    folder: Path | None,
+    settings: Mapping[str, Any],
+    work: Callable[[Run | None], dict[str, Any]],
+    *,
+    may_differ: Collection[str] = (),
+    wait: bool = False,
+    share: Callable[[Any], Any] = lambda result: result,
+) -> dict[str, Any]:
+    """The result in a run folder, or, if there is none yet, that of the work, which is kept there.
 
-    Without a run, as in all processes but the first, nothing is kept; but all processes go the way
-    of the first. One that another process is doing is refused, or waited for.
+    Without a folder nothing is kept. Where several processes do the work together, only the first
+    has a folder, and ``share`` sends what it found there to the others. A folder that another
+    process has open is refused, or waited for.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp()) / "run"
+    >>> once(folder, {"seed": 0}, lambda run: {"shape": "small"})
+    {'shape': 'small'}
+    >>> once(folder, {"seed": 0}, lambda run: {"shape": "never computed"})
+    {'shape': 'small'}
     """
-
-    def __init__(self, run: Run | None, fabric: Fabric, *, wait: bool = False) -> None:
-        self._run, self._fabric = run, fabric
-        self._wait = wait
-
-    def once(
-        self, name: str, config: Job, work: Callable[[Run | None], dict[str, Any]]
-    ) -> tuple[dict[str, Any], Path | None]:
-        """The result of a part and the folder that it is in, if there is one."""
-        folder = None if self._run is None else self._run.folder / name
-        opened = (
-            contextlib.nullcontext()
-            if folder is None
-            else Run.open(folder, config, wait=self._wait)
-        )
-        with opened as inner:
-            result = self._fabric.broadcast(None if inner is None else inner.result())
-            if result is None:
-                result = work(inner)
-                if inner is not None:
-                    inner.save_result(result)
-        return result, self._fabric.broadcast(folder)
+    with (
+        nullcontext()
+        if folder is None
+        else Run.open(folder, settings, may_differ=may_differ, wait=wait)
+    ) as run:
+        result: dict[str, Any] | None = share(None if run is None else run.result())
+        if result is None:
+            # the work starts the run once it has checked its input: bad input leaves no folder
+            result = work(run)
+            if run is not None:
+                run.start()
+                run.save_result(result)
+    return result

@@ -1,4 +1,4 @@
-"""The run folder: the config, the metrics, the checkpoint, the final weights and the result."""
+"""The run folder: the settings, the metrics, the checkpoint, the final weights and the result."""
 
 import contextlib
 import csv
@@ -6,67 +6,56 @@ import fcntl
 import io
 import json
 import os
-import re
-from collections.abc import Callable
-from dataclasses import replace
+import tomllib
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from ..atomic_files import weights_as_bytes, write_whole
-from ..cli.arguments import Job
-from ..networks.recipe import RECIPE, Recipe
-from ..settings import values
-from ..shape import Shape
-from .config_file import read_config, write_config
+from .toml_text import to_toml
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from ..tracing.space import Space
+__all__ = ["Run", "read_json", "read_settings"]
 
-__all__ = ["Run", "default_folder", "free_of"]
-
-# These do not change what comes out, so a run may go on with other values of them.
-FREE = frozenset(
-    {
-        "checkpoint_seconds",
-        "config",
-        "data_dir",
-        "device",
-        "dry_run",
-        "download",
-        "json",
-        "out",
-        "preset",
-        "workers",
-    }
-)
+SETTINGS = "config.toml"
+FORMAT = 2
+"""Of the files in a run folder; written into config.toml, counted up when they change."""
 
 
 class Run:
-    """A folder that one process at a time may write, and that belongs to one config.
+    """A folder that one process at a time may write, and that belongs to one set of settings.
 
     >>> import tempfile
-    >>> from transformable.cli.arguments import Train
     >>> folder = tempfile.mkdtemp() + "/run"
-    >>> with Run.open(folder, Train(epochs=2)) as run:
-    ...     run.begin()
-    >>> Run.open(folder, Train(epochs=3))
+    >>> with Run.open(folder, {"epochs": 2, "device": "cpu"}) as run:
+    ...     run.start()
+    >>> Run.open(folder, {"epochs": 2, "device": "cuda"}, may_differ={"device"}).close()
+    >>> Run.open(folder, {"epochs": 3, "device": "cpu"})
     Traceback (most recent call last):
     ValueError: ... belongs to another config: epochs is 2 there and 3 here; ...
     """
 
-    def __init__(self, folder: Path, config: Job, lock: IO[str]) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, Any], lock: IO[str]) -> None:
         self.folder = folder
-        self._config = config
+        self._settings = settings
         self._lock = lock
         self._events: Any = None
 
     @classmethod
-    def open(cls, folder: str | Path, config: Job, *, wait: bool = False) -> "Run":
-        """Make the folder, or take up an earlier run of the same config.
+    def open(
+        cls,
+        folder: str | Path,
+        settings: Mapping[str, Any],
+        *,
+        may_differ: Collection[str] = (),
+        wait: bool = False,
+    ) -> "Run":
+        """Create the folder, or continue an earlier run of the same settings.
 
-        If another process has it, that is refused, or waited for.
+        ``may_differ`` names the settings that may change from one call to the next. A folder that
+        another process has open is refused, or waited for.
         """
         folder = Path(folder)
         try:
@@ -84,45 +73,40 @@ class Run:
                 f"run folder {folder} is in use by another process; wait for it, "
                 "or choose another --out"
             ) from None
-        run = cls(folder, config, lock)
+        run = cls(folder, settings, lock)
         try:
-            run._check()
+            run._check(may_differ)
         except ValueError:
             run.close()
             raise
         return run
 
-    def _check(self) -> None:
-        path = self.folder / "config.toml"
-        if path.exists():
-            try:
-                there = read_config(path, type(self._config)())
-            except ValueError as error:
-                raise ValueError(
-                    f"run folder {self.folder} belongs to another command ({error}); "
-                    "choose another --out"
-                ) from None
-            _check_same(self.folder, there, self._config)
+    def _check(self, may_differ: Collection[str]) -> None:
+        if (self.folder / SETTINGS).exists():
+            there, here = (_flat(s) for s in (read_settings(self.folder), self._settings))
+            for name in {**there, **here}:
+                before, now = there.get(name, "not given"), here.get(name, "not given")
+                if name not in may_differ and before != now:
+                    raise ValueError(
+                        f"run folder {self.folder} belongs to another config: {name} is {before} "
+                        f"there and {now} here; choose another --out"
+                    )
         elif any(entry.name != ".lock" for entry in self.folder.iterdir()):
             raise ValueError(
-                f"folder {self.folder} has files but no config.toml, so it is not a run folder; "
+                f"folder {self.folder} has files but no {SETTINGS}, so it is not a run folder; "
                 "choose another --out"
             )
 
-    def begin(self) -> None:
-        """From here on the folder belongs to the config."""
-        grown = getattr(self._config, "grows", None)
-        if grown or not (self.folder / "config.toml").exists():
-            # how a run was called is not what it is
-            config = replace(self._config, json=False, config=None)
-            self._write("config.toml", write_config(config))
+    def start(self) -> None:
+        """Write the settings: from here on the folder belongs to them."""
+        self.save_text(SETTINGS, to_toml({"format": FORMAT, **self._settings}))
 
     def close(self) -> None:
         """Let other processes use the folder."""
         if self._events is not None:
             self._events.close()
-        if not (self.folder / "config.toml").exists():
-            # nothing came of it: leave no trace
+        if not (self.folder / SETTINGS).exists():
+            # the run was never started: leave no trace
             (self.folder / ".lock").unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 self.folder.rmdir()
@@ -150,7 +134,7 @@ class Run:
         return state
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
-        """Keep the state; the one before stays until this one is complete."""
+        """Write checkpoint.pt; the one before stays until this one is complete."""
         import torch
 
         self._write("checkpoint.pt", lambda file: torch.save(state, file))
@@ -161,10 +145,10 @@ class Run:
         writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-        self._write("metrics.csv", text.getvalue())
+        self.save_text("metrics.csv", text.getvalue())
 
-    def append(self, name: str, lines: list[str]) -> None:
-        """Add lines to a file."""
+    def append_lines(self, name: str, lines: list[str]) -> None:
+        """Add lines to the end of a file."""
         path = self.folder / name
         try:
             with path.open("a", encoding="utf-8") as file:
@@ -174,15 +158,15 @@ class Run:
         except OSError as error:
             raise ValueError(f"cannot write {path}: {error.strerror}") from error
 
-    def cut(self, name: str, count: int) -> None:
-        """Keep the first lines of a file, if it is there."""
+    def truncate_lines(self, name: str, count: int) -> None:
+        """Keep only the first lines of a file, if it is there."""
         path = self.folder / name
         if path.exists():
             lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-            self._write(name, "".join(lines[:count]))
+            self.save_text(name, "".join(lines[:count]))
 
     def save_event(self, row: dict[str, Any]) -> None:
-        """Tell TensorBoard of one row, if it is installed."""
+        """Write one row of metrics for TensorBoard, if that is installed."""
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:  # an extra
@@ -201,53 +185,18 @@ class Run:
         content = weights_as_bytes(model)
         self._write("model.safetensors", lambda file: file.write(content))
 
-    def save_shape(self, shape: Shape) -> None:
-        """Write shape.json."""
-        self._write("shape.json", shape.to_json() + "\n")
-
-    def claim(self, fingerprint: dict[str, Any]) -> None:
-        """The folder belongs to what a call was given; with something else it is refused."""
-        path = self.folder / "call.json"
-        if path.exists():
-            there = json.loads(path.read_text(encoding="utf-8"))
-            for name, value in fingerprint.items():
-                if there.get(name) != value:
-                    raise ValueError(
-                        f"run folder {self.folder} belongs to a call with another {name!r}; "
-                        "choose another out"
-                    )
-        self._write("call.json", json.dumps(fingerprint) + "\n")
-
-    def save_candidates(self, space: "Space") -> None:
-        """Write candidates.json: the sizes that the distributions are over."""
-        sizes = {**space.widths, **space.depths}
-        text = json.dumps({name: list(each) for name, each in sizes.items()})
-        path = self.folder / "candidates.json"
-        if path.exists() and path.read_text(encoding="utf-8") != text:
-            raise ValueError(
-                f"run folder {self.folder} belongs to a search over other sizes; "
-                "choose another --out"
-            )
-        self._write("candidates.json", text)
-
-    def save_recipe(self, recipe: Recipe) -> None:
-        """Write network.json: how the network is built that the weights are for."""
-        self._write(RECIPE, recipe.to_json())
+    def save_text(self, name: str, text: str) -> None:
+        """Write a text file of the run."""
+        self._write(name, text)
 
     def result(self) -> dict[str, Any] | None:
         """The result of a finished run, or None."""
         path = self.folder / "result.json"
-        if not path.exists():
-            return None
-        try:
-            result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:
-            raise ValueError(f"{path} is not JSON; remove it to finish this run again") from None
-        return result
+        return read_json(path) if path.exists() else None
 
     def save_result(self, result: dict[str, Any]) -> None:
         """Write result.json: the run is finished."""
-        self._write("result.json", json.dumps(result, indent=2) + "\n")
+        self.save_text("result.json", json.dumps(result, indent=2) + "\n")
 
     def _write(self, name: str, content: str | Callable[[BinaryIO], object]) -> None:
         try:
@@ -257,30 +206,39 @@ class Run:
             raise ValueError(f"cannot write {self.folder / name}: {reason}") from error
 
 
-def default_folder(config: Job, prefix: str = "") -> Path:
-    """Where a run goes when nobody says.
+def read_settings(folder: Path) -> dict[str, Any]:
+    """The settings of a run folder, as the run was given them."""
+    path = folder / SETTINGS
+    if not path.is_file():
+        raise ValueError(f"{folder} is not a run folder: it has no {SETTINGS}")
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read ({error}); choose another folder") from None
+    if settings.pop("format", 1) != FORMAT:
+        raise ValueError(
+            f"run folder {folder} was made by another version of transformable, whose runs this "
+            "one cannot continue; choose another --out"
+        )
+    return settings
 
-    >>> from transformable.cli.arguments import Train
-    >>> str(default_folder(Train(model="nets/mine.py:tiny", data="npz:faces.npz", seed=3)))
-    'runs/nets-mine.py-tiny-npz-faces.npz-seed3'
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object that a run has written, such as result.json."""
+    try:
+        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise ValueError(f"{path} is not JSON; remove it to finish this run again") from None
+    return result
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """
-    words = re.sub(r"[^\w.]+", "-", f"{prefix}{config.model}-{config.data}").strip("-.")
-    return Path("runs") / f"{words}-seed{config.seed}"
-
-
-def free_of(config: Job) -> frozenset[str]:
-    """What may be another when a run goes on."""
-    nothing: frozenset[str] = frozenset()
-    return (FREE | getattr(config, "grows", nothing)) - getattr(config, "binds", nothing)
-
-
-def _check_same(folder: Path, old: Job, new: Job) -> None:
-    (before, now) = (values(old), values(new))
-    free = free_of(new)
-    for name in {**before, **now}:
-        there, here = (config.get(name, "not given") for config in (before, now))
-        if name not in free and there != here:
-            raise ValueError(
-                f"run folder {folder} belongs to another config: {name} is {there} there "
-                f"and {here} here; choose another --out"
-            )
+    >>> _flat({"seed": 0, "search": {"lr": 0.1}})
+    {'seed': 0, 'search.lr': 0.1}
+    """
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        inner = isinstance(value, Mapping)
+        flat.update(_flat(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": value})
+    return flat

@@ -4,20 +4,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from ..costing.budget import Budget
 from ..data import Dataset, Split, stratified
-from ..runs.progress import Progress, Silent
-from ..runs.run_folder import Run
 from ..settings import Searching
 from ..shape import Shape
 from ..slimming.sort_channels import sort_channels
 from ..supernet.supernet import SuperNet
 from ..tracing.space import Space
 from ..training.checkpoints import Saver
-from ..training.devices import make_fabric
+from ..training.session import Session
 from ..training.train import check_steps, own_randomness
 from .derive import Derived, check_possible, derive
 from .search_log import Log, State
@@ -49,18 +46,14 @@ def search(
     dataset: Dataset,
     budget: Budget | str | float,
     settings: Searching | None = None,
+    session: Session | None = None,
     *,
     space: Space | None = None,
-    seed: int = 0,
-    run: Run | None = None,
-    fabric: Fabric | None = None,
-    checkpoint_seconds: float = 30.0,
-    progress: Progress | None = None,
 ) -> Searched:
     """Learn the widths and depths of ``model``, from the weights that it has, and derive a shape.
 
-    The model itself stays as it is. With a run folder, the search is kept there and goes on from
-    there, to the same bits, as in training.
+    The model itself stays as it is. If the session has a run folder, the search is kept there and
+    continues from there, to the same bits, as in training.
 
     >>> from transformable import models
     >>> from transformable.data import from_tensors
@@ -72,25 +65,25 @@ def search(
     True
     """
     settings = settings or Searching()
-    fabric = fabric or make_fabric()
-    progress = progress or Silent()
+    session = session or Session()
+    fabric, progress, seed = session.fabric, session.progress, session.seed
     space = space or Space.trace(model, dataset.info.input_shape)
     if not isinstance(budget, Budget):
-        budget = Budget.of(budget, space, tolerance=settings.tolerance)
+        budget = Budget.of(budget, space)
     check_possible(space, budget)
     weights, architecture = halves(dataset.train, seed)
     size = settings.batch_size
     steps = min(check_steps(half, size, fabric.world_size) for half in (weights, architecture))
     net = make_supernet(model, space, settings, seed).to(fabric.device)
     alternate = Alternate(net, budget, settings, steps, fabric)
-    saver = Saver(run, fabric, alternate.parts(), seconds=checkpoint_seconds)
+    saver = Saver(session, alternate.parts())
     with saver, own_randomness(fabric):
         state = saver.restore(State())
-        log = Log(run, state)
+        log = Log(session.run, state)
         progress.start("searching", settings.epochs * steps, state.step)
         for epoch in range(len(state.history), settings.epochs):
-            share = {"rank": fabric.global_rank, "world": fabric.world_size}
-            place = {"seed": seed, "epoch": epoch, "start": state.step - epoch * steps, **share}
+            start = state.step - epoch * steps
+            place = {"seed": seed, "epoch": epoch, "start": start, **session.rank()}
             net.train()
             batches = (half.shuffled(size, **place) for half in (weights, architecture))
             for ours, theirs in zip(*batches, strict=False):

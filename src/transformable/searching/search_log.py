@@ -37,8 +37,10 @@ class Log:
         self._mark = time.perf_counter()
         self._written = len(state.rows)
         if run is not None:
-            run.cut(STEPS, state.step + 1 if state.step else 0)  # a line of names stands above
-            run.cut(DISTRIBUTIONS, len(state.history))
+            run.truncate_lines(
+                STEPS, state.step + 1 if state.step else 0
+            )  # a line of names stands above
+            run.truncate_lines(DISTRIBUTIONS, len(state.history))
 
     def add(self, row: dict[str, Any]) -> None:
         """Note one step."""
@@ -53,7 +55,7 @@ class Log:
         if self._run is not None and rows:
             names = [] if rows[0]["step"] > 1 else [",".join(rows[0])]
             lines = [",".join("" if v is None else repr(v) for v in row.values()) for row in rows]
-            self._run.append(STEPS, [*names, *lines])
+            self._run.append_lines(STEPS, [*names, *lines])
         self._written = len(self._state.rows)
 
     def close_epoch(self, chances: Mapping[str, Tensor]) -> None:
@@ -79,7 +81,7 @@ class Log:
         )
         if self._run is not None:
             sizes = {name: p.detach().tolist() for name, p in chances.items()}
-            self._run.append(DISTRIBUTIONS, [json.dumps({"epoch": last["epoch"], **sizes})])
+            self._run.append_lines(DISTRIBUTIONS, [json.dumps({"epoch": last["epoch"], **sizes})])
         state.rows, state.seconds, self._written = [], 0.0, 0
 
 

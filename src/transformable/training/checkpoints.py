@@ -9,9 +9,9 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from ..runs.run_folder import Run
 from .devices import add_up, agree
 from .interrupts import Interrupted, StopSignals
+from .session import Session
 
 __all__ = ["Progressing", "Saver", "State", "Tally"]
 
@@ -117,13 +117,11 @@ class Saver:
     In all processes but the first there is no run folder, and nothing is written.
     """
 
-    def __init__(
-        self, run: Run | None, fabric: Fabric, parts: Mapping[str, Part], *, seconds: float
-    ) -> None:
-        self._run = run
-        self._fabric = fabric
+    def __init__(self, session: Session, parts: Mapping[str, Part]) -> None:
+        self._run = session.run
+        self._fabric = session.fabric
         self._parts = parts
-        self._seconds = seconds
+        self._seconds = session.checkpoint_seconds
         self._saved = time.monotonic()
         self._signals = StopSignals()
 
@@ -140,7 +138,7 @@ class Saver:
         """The state to start from: the saved one, put back, or this one."""
         saved = None
         if self._run is not None:
-            self._run.begin()
+            self._run.start()
             saved = self._run.checkpoint()
         saved = self._fabric.broadcast(saved)
         if saved is None:

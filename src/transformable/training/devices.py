@@ -1,9 +1,6 @@
-"""Where the work is done: lightning-fabric from the words of a person."""
+"""The devices that the work runs on, and what its processes exchange."""
 
-import ctypes
 import logging
-import os
-import platform
 from typing import Any
 
 import torch
@@ -13,9 +10,6 @@ from torch import Tensor
 from ..settings import Precision
 
 __all__ = ["add_up", "agree", "average", "make_fabric"]
-
-GLIBC = {-1: 2**31 - 1, -3: 2**25}
-"""M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, each at its largest."""
 
 # it tells of every process it starts
 logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
@@ -39,7 +33,6 @@ def make_fabric(
     if colon and devices > 1:
         raise ValueError(f"device {device!r} is one device; use cuda for {devices} of them")
     _check_present(device, int(index) if colon else 0, devices)
-    _keep_memory()
     chosen: Any = [int(index)] if colon else devices
     strategy = "ddp" if devices > 1 else "auto"
     return Fabric(accelerator=kind, devices=chosen, strategy=strategy, precision=precision)
@@ -68,16 +61,6 @@ def average(fabric: Fabric, own: Tensor) -> Tensor:
         torch.distributed.all_reduce(own)
         own /= fabric.world_size
     return own
-
-
-def _keep_memory() -> None:
-    """glibc returns large blocks to the system as soon as they are free, and the next step has to
-    be given every page of them again: a tenth of the time of a step on a CPU."""
-    theirs = any(name.startswith("MALLOC_") for name in os.environ)
-    if platform.libc_ver()[0] == "glibc" and not theirs:
-        allocator = ctypes.CDLL(None)
-        for option, value in GLIBC.items():
-            allocator.mallopt(option, value)
 
 
 def _check_present(device: str, index: int, devices: int) -> None:

@@ -10,14 +10,12 @@ from torch import Tensor, nn
 
 from ..data import Dataset, Info
 from ..networks.build import check_outputs
-from ..runs.progress import Progress
-from ..runs.run_folder import Run
 from ..settings import Distilling, Kd, Transfer
 from ..shape import Shape
 from ..slimming.slim import slim
 from ..slimming.sort_channels import sort_channels
 from ..tracing.space import Space
-from .devices import make_fabric
+from .session import Session
 from .train import Objective, Trained, cross_entropy, train
 
 __all__ = ["check_teacher", "distill", "distillation", "kd_loss", "small_network"]
@@ -27,14 +25,10 @@ def distill(
     student: nn.Module,
     dataset: Dataset,
     settings: Distilling | None = None,
+    session: Session | None = None,
     *,
     teacher: nn.Module | None = None,
-    seed: int = 0,
     each_epoch: Callable[[nn.Module], None] | None = None,
-    run: Run | None = None,
-    fabric: Fabric | None = None,
-    checkpoint_seconds: float = 30.0,
-    progress: Progress | None = None,
 ) -> Trained:
     """Train ``student`` in place, as ``train`` does, with a teacher's answers as targets.
 
@@ -53,24 +47,13 @@ def distill(
     40
     """
     settings = settings or Distilling()
-    fabric = fabric or make_fabric()
+    session = session or Session()
     objective = None
     if "kd" in settings.transfer:
         if teacher is None:
             raise ValueError(f"transfer {settings.transfer!r} needs a teacher; or use none")
-        objective = distillation(teacher, dataset, settings, fabric)
-    return train(
-        student,
-        dataset,
-        settings,
-        seed=seed,
-        objective=objective,
-        each_epoch=each_epoch,
-        run=run,
-        fabric=fabric,
-        checkpoint_seconds=checkpoint_seconds,
-        progress=progress,
-    )
+        objective = distillation(teacher, dataset, settings, session.fabric)
+    return train(student, dataset, settings, session, objective=objective, each_epoch=each_epoch)
 
 
 def small_network(

@@ -12,13 +12,11 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from ..data import Dataset, Split
-from ..runs.progress import Progress, Silent
-from ..runs.run_folder import Run
 from ..seeds import generator
 from ..settings import Training
 from .checkpoints import Saver, State, Tally
-from .devices import make_fabric
 from .evaluate import evaluate
+from .session import Session
 
 __all__ = ["Objective", "Trained", "check_steps", "cross_entropy", "learning_rate", "train"]
 
@@ -37,26 +35,27 @@ class Trained:
     history: list[dict[str, Any]]
     """One row an epoch, as in metrics.csv."""
 
+    def scores(self) -> dict[str, Any]:
+        """The results on the test set, and the seconds of training, as result.json holds them."""
+        seconds = sum(row["seconds"] for row in self.history)
+        return {"accuracy": self.accuracy, "top5": self.top5, "n": self.n, "seconds": seconds}
+
 
 def train(
     model: nn.Module,
     dataset: Dataset,
     settings: Training | None = None,
+    session: Session | None = None,
     *,
-    seed: int = 0,
     objective: Objective | None = None,
     each_epoch: Callable[[nn.Module], None] | None = None,
-    run: Run | None = None,
-    fabric: Fabric | None = None,
-    checkpoint_seconds: float = 30.0,
-    progress: Progress | None = None,
 ) -> Trained:
     """Train ``model`` in place, and test it once at the end.
 
     ``each_epoch`` may change the network after the steps of each epoch.
 
-    With a run folder, state and metrics are kept there, SIGINT and SIGTERM save and raise
-    ``Interrupted``, and the next call goes on from the last checkpoint, to the same bits.
+    If the session has a run folder, state and metrics are kept there, SIGINT and SIGTERM save and
+    raise ``Interrupted``, and the next call continues from the last checkpoint, to the same bits.
 
     >>> from transformable.data import from_tensors
     >>> images = torch.eye(4).repeat(8, 1).reshape(32, 1, 2, 2), torch.arange(32) % 4
@@ -65,8 +64,8 @@ def train(
     1.0
     """
     settings = settings or Training()
-    fabric = fabric or make_fabric()
-    progress = progress or Silent()
+    session = session or Session()
+    fabric, progress = session.fabric, session.progress
     objective = objective or cross_entropy(settings.label_smoothing)
     size = settings.batch_size
     steps = check_steps(dataset.train, size, fabric.world_size)
@@ -74,7 +73,7 @@ def train(
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     network, optimizer = fabric.setup(model, sgd(model.parameters(), settings))
     parts = {"model": model, "optimizer": optimizer}
-    saver = Saver(run, fabric, parts, seconds=checkpoint_seconds)
+    saver = Saver(session, parts)
 
     def score(split: Split) -> dict[str, float]:
         watch = lambda _: saver.while_evaluating(state)  # noqa: E731
@@ -84,13 +83,13 @@ def train(
         state = saver.restore(State())
         progress.start("training", settings.epochs * steps, state.step)
         for epoch in range(len(state.history), settings.epochs):
-            share = {"rank": fabric.global_rank, "world": fabric.world_size}
+            share = {"seed": session.seed, **session.rank()}
             start = state.step - epoch * steps
             network.train()
             tally = Tally(state, fabric)
-            for x, y in dataset.train.shuffled(size, seed=seed, epoch=epoch, start=start, **share):
+            for x, y in dataset.train.shuffled(size, epoch=epoch, start=start, **share):
                 (x, y) = fabric.to_device((x, y))
-                seed_step(fabric, "step", seed, state.step)
+                seed_step(fabric, "step", session.seed, state.step)
                 optimizer.param_groups[0]["lr"] = rate(state.step)
                 outcome = objective(network, x, y)
                 optimizer.zero_grad()
@@ -111,8 +110,8 @@ def train(
         progress.note("testing")
         tested = score(dataset.test)
 
-    if run is not None:
-        run.save_weights(model)
+    if session.run is not None:
+        session.run.save_weights(model)
     return Trained(
         model=model,
         accuracy=tested["accuracy"],

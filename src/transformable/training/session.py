@@ -1,0 +1,64 @@
+"""What passes through every long call: the seed, the devices, the run folder, the progress."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from lightning_fabric import Fabric
+
+from ..runs.once import once
+from ..runs.progress import Progress, Silent, Titled
+from ..runs.run_folder import Run
+from .devices import make_fabric
+
+__all__ = ["Session"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """How and where a training, a search or a whole job runs; none of it says what is computed.
+
+    >>> Session(seed=3).seed
+    3
+    """
+
+    seed: int = 0
+    """Decides the order of the images, their augmentation and everything else that is random."""
+    run: Run | None = None
+    """The folder where the work is kept, to continue from there after an interruption."""
+    fabric: Fabric = field(default_factory=make_fabric)
+    """The devices."""
+    checkpoint_seconds: float = 30.0
+    """The longest time between two checkpoints; there is one after each epoch too."""
+    progress: Progress = field(default_factory=Silent)
+
+    def rank(self) -> dict[str, int]:
+        """Which of the processes this one is, and how many there are, as batches are asked for."""
+        return {"rank": self.fabric.global_rank, "world": self.fabric.world_size}
+
+    def titled(self, title: str) -> "Session":
+        """The same session, whose progress has this title in front."""
+        return replace(self, progress=Titled(title, self.progress))
+
+    def once(
+        self,
+        name: str,
+        settings: Mapping[str, Any],
+        work: Callable[["Session"], dict[str, Any]],
+        *,
+        wait: bool = False,
+    ) -> tuple[dict[str, Any], Path | None]:
+        """Do a part of the work once, in a run folder of that name inside this one.
+
+        The work is given a session of its own. Returns its result and its folder, if there is one.
+        """
+        folder = None if self.run is None else self.run.folder / name
+        result = once(
+            folder,
+            settings,
+            lambda run: work(replace(self, run=run)),
+            wait=wait,
+            share=self.fabric.broadcast,
+        )
+        return result, self.fabric.broadcast(folder)
