@@ -84,10 +84,8 @@ def check_fields(config: Any) -> None:
 
 
 @lru_cache
-def _rules(
-    kind: type,
-) -> Mapping[str, tuple[tuple[str, ...], tuple[Constraint, ...], bool]]:
-    """For each field its choices, its constraints, and whether it is text that must not be empty."""
+def _rules(kind: type) -> Mapping[str, tuple[tuple[str, ...], tuple[Constraint, ...], bool]]:
+    """For each field its choices, its constraints, and whether it is text that may not be empty."""
     hints = get_type_hints(kind, include_extras=True)
     rules = {}
     for field in fields(kind):

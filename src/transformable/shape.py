@@ -65,11 +65,18 @@ class Shape:
         channels = {name: c for name, c in self.channels.items() if name not in widths}
         return type(self)({**self.widths, **widths}, {**self.depths, **(depths or {})}, channels)
 
-    def to_json(self) -> str:
-        record: dict[str, Any] = {"widths": self.widths, "depths": self.depths}
+    def to_dict(self) -> dict[str, Any]:
+        record: dict[str, Any] = {"widths": dict(self.widths), "depths": dict(self.depths)}
         if self.channels:
-            record["channels"] = self.channels
-        return json.dumps(record)
+            record["channels"] = {name: list(picked) for name, picked in self.channels.items()}
+        return record
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> Self:
+        return cls(**record)
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict())
 
     @classmethod
     def read(cls, path: str | Path) -> Self:

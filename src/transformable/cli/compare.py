@@ -1,15 +1,177 @@
-"""What ``tas compare`` does."""
+"""What ``tas compare`` does, and what it has in common with ``tas sweep``."""
 
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from ..comparing.grid import Compare
-from ..runs.run_folder import default_folder
-from .contest import Compared, run_left
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
 
-__all__ = ["compare"]
+from .. import data
+from ..comparing.comparison import Comparison
+from ..comparing.processes import Logs, StatusFile
+from ..comparing.shared_queue import hide_password
+from ..comparing.trials import Trial, run_trial
+from ..costing.budget import Budget
+from ..costing.cost import macs, params
+from ..methods import load_method
+from ..networks.build import network
+from ..networks.weights import load_weights
+from ..pruning.steps import train_teacher
+from ..runs.run_folder import Run
+from ..training.interrupts import Interrupted
+from ..training.train import check_steps
+from .jobs import load_trained, make_job, make_session, trace_space
+from .options import MAY_DIFFER, Compare, Trials, split
+from .outcome import Outcome
+from .progress_bar import progress_bar
+from .results_table import results_table
+
+__all__ = [
+    "Compared",
+    "compare",
+    "plan_comparison",
+    "print_trial",
+    "run_here",
+    "shared_teacher",
+    "table_of",
+    "work",
+]
+
+FILES = {"report": "report.html", "table": "results.md", "runs": "results.csv"}
 
 
-def compare(args: Compare) -> Compared:
-    """Run the trials that are not done, and tell of all."""
-    folder = Path(args.out) if args.out else default_folder(args, "compare-")
-    return Compared(title=f"{args.model} on {args.data}", result=run_left(args, folder))
+def compare(options: Compare, command: str) -> Outcome:
+    """Run the trials that are not done, and report all."""
+    result = run_here(options, [options.budget], options.folder("compare-"), command)
+    return Compared(title=f"{options.model} on {options.data}", result=result)
+
+
+def run_here(options: Trials, budgets: Sequence[str], folder: Path, command: str) -> dict[str, Any]:
+    """Run the trials of a folder that are not done, all in this process's children."""
+    with Run.open(folder, options.settings(), may_differ=MAY_DIFFER | options.may_grow) as run:
+        comparison = plan_comparison(options, budgets, folder, command)
+        run.start()
+        shared_teacher(options, comparison, run)
+        left = iter([trial for trial in comparison.trials if not comparison.is_done(trial)])
+        with table_of(comparison, comparison.rows) as draw:
+            comparison.run(
+                work,
+                options,
+                lambda: next(left, None),
+                lambda trial, reason: print_trial(comparison, trial, reason),
+                draw,
+            )
+        return comparison.conclude(comparison.rows())
+
+
+def work(options: Trials, trial: Trial, folder: Path) -> None:
+    """One trial, in a process of its own."""
+    session = make_session(options, seed=trial.seed)
+    session = replace(session, progress=StatusFile(Logs(folder.parent, trial)))
+    job = make_job(
+        options,
+        folder.parent,
+        method=trial.method,
+        budget=trial.budget,
+        seed=trial.seed,
+        export=options.export,
+    )
+    teacher = folder.parent / "teacher"
+    load_weights(job.model, teacher / "model.safetensors")
+    job.model.eval()
+    run_trial(job, options.transfers(), teacher, folder, session)
+
+
+def plan_comparison(
+    options: Trials, budgets: Sequence[str], folder: Path, command: str
+) -> Comparison:
+    """The trials of the options; what cannot be done is refused before anything is computed."""
+    methods = split(options.methods)
+    for method in methods:
+        load_method(method)
+    info = data.info(options.data, options.data_dir)
+    model = network(options.model, info)
+    space = trace_space(options, model, info)
+    if options.teacher is not None and not (folder / "teacher" / "result.json").is_file():
+        load_trained(model, options.model, options.teacher)
+    targets = {
+        budget: Budget.of(budget, space, metric=options.metric, tolerance=options.tolerance)
+        for budget in budgets
+    }
+    seeds = range(options.seed, options.seed + options.seeds)
+    return Comparison(
+        folder=folder,
+        # the first seed of all methods first
+        trials=[
+            Trial(method=method, budget=budget, seed=seed)
+            for seed, budget, method in itertools.product(seeds, budgets, methods)
+        ],
+        transfers=options.transfers(),
+        metric=options.metric,
+        jobs=options.jobs,
+        facts={
+            "kind": type(options).__name__.lower(),
+            "title": f"{options.model} on {options.data}",
+            "command": hide_password(command),
+            "targets": {name: target.target() for name, target in targets.items()},
+            "teacher": {"macs": macs(space, space.full), "params": params(space, space.full)},
+            "epochs": options.student.epochs,
+        },
+    )
+
+
+def shared_teacher(
+    options: Trials, comparison: Comparison, run: Run, *, wait: bool = False
+) -> None:
+    """Train the one teacher; if another process is training it, that is refused, or waited for."""
+    if (comparison.folder / "teacher" / "result.json").is_file():
+        return
+    session, first = make_session(options), comparison.trials[0]
+    job = make_job(options, comparison.folder, method=first.method, budget=first.budget)
+    for settings in (options.train, options.search, options.student):
+        check_steps(job.dataset.train, settings.batch_size, 1)
+    with progress_bar() as bar:
+        train_teacher(job, replace(session, run=run, progress=bar), wait=wait)
+
+
+@contextmanager
+def table_of(
+    comparison: Comparison, rows: Callable[[], list[dict[str, Any]]]
+) -> Iterator[Callable[[], None]]:
+    """A table that each call draws anew, if there is a terminal to draw it on."""
+    console = Console(stderr=True)
+    teacher = comparison.teacher(rows())
+    try:
+        if not console.is_terminal:
+            yield lambda: None
+            return
+        with Live(console=console, refresh_per_second=2, transient=True) as live:
+            yield lambda: live.update(results_table(rows(), teacher))
+    except KeyboardInterrupt:
+        raise Interrupted("what was done is kept; run the same command again to go on") from None
+
+
+def print_trial(comparison: Comparison, trial: Trial, reason: str | None) -> None:
+    """A line about a trial that has ended, for a log."""
+    words = f"failed: {reason}"
+    if reason is None:
+        scores = (f"{r['transfer']} {r['accuracy']:.2%}" for r in comparison.rows_of(trial))
+        words = ", ".join(scores)
+    print(f"{trial.name}: {words}", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared(Outcome):
+    """The table, and where everything is."""
+
+    def show(self) -> Group:
+        out = Path(self.result["out"])
+        table = results_table(self.result["rows"], self.result["teacher"])
+        lines = [f"{name}: {out / file}" for name, file in FILES.items()]
+        return Group(self.title, table, *(Text(line) for line in lines))

@@ -1,8 +1,8 @@
-"""Strict config files: flat TOML, read over a config and written from one."""
+"""Strict config files: TOML with the options of a command, read over its defaults."""
 
 import functools
-import json
 import tomllib
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_origin
@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeVar, get_origin
 import cattrs
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
 
-from ..settings import values
+from ..settings import plain_values
 from ..spelling import nearest
 
-__all__ = ["read_config", "write_config"]
+__all__ = ["read_config"]
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or f
 
 
 def read_config(path: str | Path, base: T) -> T:
-    """The config that ``base`` becomes when the keys in the file replace its own."""
+    """The options that ``base`` becomes when the keys in the file replace its own."""
     try:
         given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -31,26 +31,22 @@ def read_config(path: str | Path, base: T) -> T:
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"config file {path} is not TOML: {error}") from None
     try:
-        return _converter().structure({**values(base), **given}, type(base))
+        return _converter().structure(_merged(plain_values(base), given), type(base))
     except ClassValidationError as error:
         raise ValueError(f"config file {path}: {_reason(error, given, base)}") from None
 
 
-def write_config(config: Any) -> str:
-    """The TOML text that ``read_config`` turns into the same config.
-
-    >>> from transformable.cli.queries import Evaluate
-    >>> print(write_config(Evaluate(run="runs/a", batch_size=8)).splitlines()[:2])
-    ['run = "runs/a"', 'download = false']
+def _merged(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """
-    return "".join(f"{name} = {_toml(value)}\n" for name, value in values(config).items())
-
-
-def _toml(value: str | bool | int | float) -> str:
-    if isinstance(value, str):
-        # JSON strings are TOML strings, but for one control character that JSON leaves as it is
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return json.dumps(value)
+    >>> _merged({"seed": 0, "search": {"lr": 0.1, "epochs": 5}}, {"search": {"lr": 0.2}})
+    {'seed': 0, 'search': {'lr': 0.2, 'epochs': 5}}
+    """
+    merged = {**base, **given}
+    for name, value in given.items():
+        inner = base.get(name)
+        if isinstance(value, Mapping) and isinstance(inner, Mapping):
+            merged[name] = _merged(inner, value)
+    return merged
 
 
 @functools.cache
@@ -66,13 +62,14 @@ def _converter() -> cattrs.Converter:
     for kind, kinds in accepted.items():
         converter.register_structure_hook(kind, _only(kind, kinds))
     converter.register_structure_hook(str | None, _only(str, (str,)))
-    # the config knows its choices and says them better
+    converter.register_structure_hook(int | None, _only(int, (int,)))
+    # the options know their choices and name them in their own message
     converter.register_structure_hook_func(_is_literal, _only(str, (str,)))
     return converter
 
 
 def _is_literal(kind: Any) -> bool:
-    return get_origin(kind) is Literal
+    return get_origin(kind) is Literal or "Literal" in str(kind)
 
 
 def _only(kind: type, accepted: tuple[type, ...]) -> Any:
@@ -85,17 +82,24 @@ def _only(kind: type, accepted: tuple[type, ...]) -> Any:
     return structure
 
 
-def _reason(error: ClassValidationError, given: dict[str, Any], base: Any) -> str:
+def _reason(
+    error: ClassValidationError, given: Mapping[str, Any], base: Any, prefix: str = ""
+) -> str:
     first = error.exceptions[0]
-    known = [field.name for field in fields(base)]
     if isinstance(first, ForbiddenExtraKeysError):
         key = next(key for key in given if key in first.extra_fields)
-        return f"unknown key {key!r}; {nearest(key, known)}"
+        known = [field.name for field in fields(base)]
+        return f"unknown key {prefix + key!r}; {nearest(key, known)}"
     (notes, others) = error.group_exceptions()
     if not notes:
-        return str(others[0])  # raised by the checks of the config itself
+        return str(others[0])  # raised by the checks of the options themselves
     (cause, note) = notes[0]
+    if isinstance(cause, ClassValidationError):
+        name = note.name
+        return _reason(cause, given[name], getattr(base, name), f"{prefix}{name}.")
     value = given[note.name]
+    if isinstance(value, Mapping):
+        return f"{prefix}{note.name} must be {cause}, not a table"
     if isinstance(cause, TypeError):
-        return f"{note.name} must be {cause}, not {value!r}"
-    return f"{note.name} cannot be {value!r}: {cause}"
+        return f"{prefix}{note.name} must be {cause}, not {value!r}"
+    return f"{prefix}{note.name} cannot be {value!r}: {cause}"

@@ -13,7 +13,7 @@ from ..costing.published import find, published
 from ..networks import build as factory
 from ..shape import Shape
 from ..tracing.space import Space
-from .queries import Cost
+from .query_options import Cost
 
 __all__ = ["cost"]
 
@@ -85,34 +85,36 @@ class Catalogue:
         return table
 
 
-def cost(args: Cost) -> Costs | Catalogue:
+def cost(options: Cost, command: str) -> Costs | Catalogue:
     """Count the MACs and parameters of a network."""
-    if args.published == "list":
+    if options.published == "list":
         return Catalogue()
-    if args.published is not None:
-        network = find(args.published)
-        space = _space(network.network, network.input_shape, network.num_classes, args, "project")
+    if options.published is not None:
+        network = find(options.published)
+        space = _space(
+            network.network, network.input_shape, network.num_classes, options, "project"
+        )
         return _costs(network.id, space, network.shape(space))
-    input_shape, classes = _sizes(args)
-    space = _space(args.model, input_shape, classes, args, "pad")
-    shape = space.full if args.shape is None else Shape.read(args.shape)
+    input_shape, classes = _sizes(options)
+    space = _space(options.model, input_shape, classes, options, "pad")
+    shape = space.full if options.shape is None else Shape.read(options.shape)
     size = "x".join(map(str, input_shape))
-    return _costs(f"{args.model} on {size}, {classes} classes", space, shape)
+    return _costs(f"{options.model} on {size}, {classes} classes", space, shape)
 
 
-def _sizes(args: Cost) -> tuple[tuple[int, int, int], int]:
-    if args.size is not None and args.num_classes is not None:
-        return (3, args.size, args.size), args.num_classes
-    info = data.info(args.data, args.data_dir)
-    shape = info.input_shape if args.size is None else (3, args.size, args.size)
-    return shape, info.num_classes if args.num_classes is None else args.num_classes
+def _sizes(options: Cost) -> tuple[tuple[int, int, int], int]:
+    if options.size is not None and options.num_classes is not None:
+        return (3, options.size, options.size), options.num_classes
+    info = data.info(options.data, options.data_dir)
+    shape = info.input_shape if options.size is None else (3, options.size, options.size)
+    return shape, info.num_classes if options.num_classes is None else options.num_classes
 
 
 def _space(
-    model: str, input_shape: tuple[int, int, int], classes: int, args: Cost, residual: Any
+    model: str, input_shape: tuple[int, int, int], classes: int, options: Cost, residual: Any
 ) -> Space:
     network = factory.build(model, num_classes=classes, in_channels=input_shape[0])
-    chosen = residual if args.residual == "auto" else args.residual
+    chosen = residual if options.residual == "auto" else options.residual
     return Space.trace(network, input_shape, residual=chosen)
 
 
@@ -120,7 +122,7 @@ def _costs(title: str, space: Space, shape: Shape) -> Costs:
     about = {
         "input_shape": space.input_shape,
         "residual": space.residual,
-        "shape": {"widths": shape.widths, "depths": shape.depths},
+        "shape": shape.to_dict(),
         "fixed": space.fixed,
     }
     return Costs(title=title, rows=layer_costs(space, shape), about=about)

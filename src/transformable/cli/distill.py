@@ -1,86 +1,85 @@
 """What ``tas distill`` does."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from ..costing.cost import macs, params
-from ..data import Dataset
+from ..data import Info
 from ..networks.build import network
 from ..networks.load import load
+from ..runs.once import once
 from ..runs.run_folder import Run
-from ..shape import Shape
 from ..tracing.space import Space
 from ..training.distill import check_teacher, small_network
 from ..training.distill import distill as distill_network
 from ..training.train import check_steps
-from .arguments import Distill
-from .job import load_trained, numbers, once, prepare, recipe_of, visible
+from .jobs import first_process, load_data, load_trained, make_model, make_session, recipe_of
+from .options import MAY_DIFFER, Distill
 from .outcome import Outcome
+from .progress_bar import progress_bar
+from .train import kept_shape, training_result
 
 __all__ = ["distill"]
 
 
-def distill(args: Distill) -> Outcome | None:
+def distill(options: Distill, command: str) -> Outcome | None:
     """Train a small network in a run folder; None in all processes but the first."""
-    result = once(args, "distill-", lambda folder, run: _distill(args, folder, run))
-    if result is None:
+    folder = options.folder("distill-")
+    kept = folder if first_process() else None
+    result = once(
+        kept, options.settings(), lambda run: _distill(options, folder, run), may_differ=MAY_DIFFER
+    )
+    if kept is None:
         return None
-    return Outcome(title=f"{args.model} on {args.data}", result=result)
+    return Outcome(
+        title=f"{options.model} on {options.data}", result={**result, "out": str(folder)}
+    )
 
 
-def _distill(args: Distill, folder: Path, run: Run | None) -> dict[str, Any]:
-    fabric, dataset, model = prepare(args)
-    # the file may have changed since the run began
-    kept = folder / "shape.json"
-    if args.shape is None and not kept.exists():
+def _distill(options: Distill, folder: Path, run: Run | None) -> dict[str, Any]:
+    session, dataset = make_session(options), load_data(options)
+    model = make_model(options, dataset.info)
+    shape = kept_shape(folder, options.shape)
+    if shape is None:
         raise ValueError("give the shape of the small network: --shape FILE")
-    shape = Shape.read(kept if kept.exists() else str(args.shape))
-    space = Space.trace(model, dataset.info.input_shape, residual=args.residual)
-    teacher = _teacher(args, model, dataset)
+    space = Space.trace(model, dataset.info.input_shape, residual=options.residual)
+    teacher = _teacher(options, model, dataset.info)
     student = small_network(
-        model, space, shape, transfer=args.transfer, sort=args.sort, seed=args.seed
+        model, space, shape, transfer=options.transfer, sort=options.sort, seed=options.seed
     )
     if teacher is not None:
         check_teacher(teacher, dataset.info)
-    check_steps(dataset.train, args.batch_size, args.devices)
+    check_steps(dataset.train, options.batch_size, options.devices)
     if run is not None:
-        run.begin()
-        run.save_shape(shape)
-        run.save_recipe(recipe_of(args, dataset))
-    fabric.launch()
-    with visible() as bar:
-        trained = distill_network(
-            student,
-            dataset,
-            args,
-            teacher=teacher,
-            seed=args.seed,
-            run=run,
-            fabric=fabric,
-            checkpoint_seconds=args.checkpoint_seconds,
-            progress=bar,
-        )
+        run.start()
+        run.save_text("shape.json", shape.to_json() + "\n")
+        run.save_text("network.json", recipe_of(options, dataset.info).to_json())
+    session.fabric.launch()
+    with progress_bar() as bar:
+        session = replace(session, run=run, progress=bar)
+        trained = distill_network(student, dataset, options, session, teacher=teacher)
     cost = {"macs": macs(space, shape), "params": params(space, shape)}
-    return {**numbers(args, trained, **cost), "transfer": args.transfer}
+    return {**training_result(options, trained, cost), "transfer": options.transfer}
 
 
-def _teacher(args: Distill, model: nn.Module, dataset: Dataset) -> nn.Module | None:
-    """The network that answers; for init, its weights are put into the model."""
-    if args.transfer == "none":
+def _teacher(options: Distill, model: nn.Module, info: Info) -> nn.Module | None:
+    """The network whose answers are learnt; for init, its weights are put into the model."""
+    if options.transfer == "none":
         return None
-    if args.teacher is None:
+    if options.teacher is None:
         raise ValueError(
-            f"transfer {args.transfer} needs --teacher (a run folder, or a weights file of "
-            f"{args.model}); or use --transfer none"
+            f"transfer {options.transfer} needs --teacher (a run folder, or a weights file of "
+            f"{options.model}); or use --transfer none"
         )
-    if "init" in args.transfer:
-        load_trained(model, args.model, args.teacher)
+    if "init" in options.transfer:
+        load_trained(model, options.model, options.teacher)
         return model
-    if Path(args.teacher).is_dir():
-        folder = Path(args.teacher)
+    if Path(options.teacher).is_dir():
+        folder = Path(options.teacher)
         return load(folder / "teacher" if (folder / "teacher").is_dir() else folder)
-    teacher = network(args.model, dataset.info)
-    load_trained(teacher, args.model, args.teacher)
+    teacher = network(options.model, info)
+    load_trained(teacher, options.model, options.teacher)
     return teacher

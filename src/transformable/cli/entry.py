@@ -11,8 +11,10 @@ import json
 import math
 import os
 import re
+import shlex
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from types import FrameType
@@ -23,80 +25,81 @@ __all__ = ["COMMANDS", "Command", "Outcome", "main"]
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """One subcommand: ``function(config) -> Outcome | None``, both as "module:name".
+    """One subcommand: ``function(options, command) -> Outcome | None``, both as "module:name".
 
-    The config is a dataclass with a field ``json``; None is what the other processes of a job give.
+    The options are a dataclass with fields ``json`` and ``debug``; ``command`` is the command line
+    as text. All processes of a job but the first return None.
     """
 
     summary: str
-    config: str
+    options: str
     function: str
 
 
 COMMANDS = {
     "prune": Command(
         summary="make a network smaller: train, search, distil, export, report",
-        config="transformable.cli.arguments:Prune",
+        options="transformable.cli.options:Prune",
         function="transformable.cli.prune:prune",
     ),
     "train": Command(
         summary="train a network and test it",
-        config="transformable.cli.arguments:Train",
+        options="transformable.cli.options:Train",
         function="transformable.cli.train:train",
     ),
     "search": Command(
         summary="learn how wide each layer and how deep each stage should be",
-        config="transformable.cli.arguments:Search",
+        options="transformable.cli.options:Search",
         function="transformable.cli.search:search",
     ),
     "distill": Command(
         summary="train the network of a shape with what the unpruned one has learnt",
-        config="transformable.cli.arguments:Distill",
+        options="transformable.cli.options:Distill",
         function="transformable.cli.distill:distill",
     ),
     "compare": Command(
         summary="which method is best for a network and a budget, all on equal terms",
-        config="transformable.comparing.grid:Compare",
+        options="transformable.cli.options:Compare",
         function="transformable.cli.compare:compare",
     ),
     "sweep": Command(
         summary="accuracy against cost: one method, or more, over several budgets",
-        config="transformable.comparing.grid:Sweep",
+        options="transformable.cli.options:Sweep",
         function="transformable.cli.sweep:sweep",
     ),
     "evaluate": Command(
         summary="accuracy of a trained network on the test set",
-        config="transformable.cli.queries:Evaluate",
+        options="transformable.cli.query_options:Evaluate",
         function="transformable.cli.evaluate:evaluate",
     ),
     "cost": Command(
         summary="what a network costs, layer by layer, as it is or at a shape",
-        config="transformable.cli.queries:Cost",
+        options="transformable.cli.query_options:Cost",
         function="transformable.cli.cost:cost",
     ),
     "export": Command(
         summary="write a trained network for use elsewhere: safetensors, ONNX, torch.export",
-        config="transformable.cli.queries:Export",
+        options="transformable.cli.query_options:Export",
         function="transformable.cli.export:export",
     ),
     "report": Command(
         summary="explain a run of tas prune, compare or sweep in one HTML page",
-        config="transformable.cli.queries:Report",
+        options="transformable.cli.query_options:Report",
         function="transformable.cli.report:report",
     ),
 }
 
 
 class Outcome(Protocol):
-    """What a command gives back."""
+    """What a command returns."""
 
     @property
     def result(self) -> dict[str, Any]:
-        """For --json."""
+        """What --json prints."""
         ...
 
     def show(self) -> Any:
-        """For a person: something that rich can print."""
+        """What a person sees: something that rich can print."""
         ...
 
 
@@ -112,6 +115,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, OSError) as error:
+        if "--debug" in arguments:
+            traceback.print_exc()
         if _first_process():
             print(f"tas: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
@@ -142,24 +147,24 @@ def _run(arguments: list[str]) -> int:
         kind = "option" if name.startswith("-") else "command"
         raise ValueError(f"unknown {kind} {name!r}; {nearest(name, list(COMMANDS))}")
     command = COMMANDS[name]
-    config = parse(name, _load(command.config), arguments[1:])
-    if config is None:
+    options = parse(name, _load(command.options), arguments[1:])
+    if options is None:
         return 0
     # with --json, stdout holds the object alone, whatever a user's factory prints
-    quiet = contextlib.redirect_stdout(sys.stderr) if config.json else contextlib.nullcontext()
+    quiet = contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext()
     with quiet:
-        outcome = _load(command.function)(config)
+        outcome = _load(command.function)(options, shlex.join(["tas", *arguments]))
     if outcome is not None:
-        _print(outcome, as_json=config.json)
+        _print(outcome, as_json=options.json)
     return 0
 
 
 def parse(name: str, kind: Any, arguments: list[str]) -> Any:
-    """The config of a command: defaults, then preset, then config file, then command line.
+    """The options of a command: defaults, then preset, then config file, then command line.
 
     None if the arguments asked for help, which is printed.
 
-    >>> from transformable.cli.arguments import Train
+    >>> from transformable.cli.options import Train
     >>> parse("train", Train, ["--preset", "paper", "--epochs", "3"]).batch_size
     256
     >>> parse("train", Train, ["--epoch", "3"])
@@ -169,37 +174,52 @@ def parse(name: str, kind: Any, arguments: list[str]) -> Any:
     import tyro
 
     base = _base(kind, arguments)
-    said = io.StringIO()
+    message = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
-            return tyro.cli(kind, prog=f"tas {name}", args=arguments, default=base)
+        with contextlib.redirect_stderr(message):
+            options = tyro.cli(kind, prog=f"tas {name}", args=arguments, default=base)
     except SystemExit as stop:
         if stop.code in (0, None):
             return None
-        raise ValueError(_one_line(said.getvalue(), kind)) from None
+        raise ValueError(_one_line(message.getvalue(), kind)) from None
+    return _expanded(options, base)
 
 
 def _base(kind: Any, arguments: list[str]) -> Any:
-    """The config before the command line has its say."""
-    from ..runs.config_file import read_config
+    """The options before the command line is applied: defaults, preset, config file."""
+    from .config_file import read_config
 
-    base = kind()
-    file = _given(arguments, "config")
+    base, file = kind(), _given(arguments, "config")
     if "preset" not in {field.name for field in fields(kind)}:
         return base if file is None else read_config(file, base)
-    from ..presets import PRESETS, SEARCHES, TRANSFERS
-    from ..settings import Distilling, Searching, Training
-
     # the preset, and the dataset that it depends on, may themselves stand in the config file
     named = base if file is None else read_config(file, base)
     preset = _given(arguments, "preset") or named.preset
     data = _given(arguments, "data") or named.data
-    if preset not in PRESETS:
-        raise ValueError(f"unknown preset {preset!r}; use one of {', '.join(PRESETS)}")
-    known: dict[Any, Any] = {Searching: SEARCHES, Distilling: TRANSFERS, Training: PRESETS}
-    presets = next((known[part] for part in known if issubclass(kind, part)), None)
-    start = base if presets is None else replace(base, **vars(presets[preset](data)))
-    return start if file is None else read_config(file, start)
+    start = _with_preset(base, preset, data)
+    return start if file is None else _expanded(read_config(file, start), start)
+
+
+def _with_preset(base: Any, preset: str, data: str) -> Any:
+    """The options with the settings of a preset: in their sections, or one set of them."""
+    from ..presets import SEARCHES, STUDENTS, TEACHERS, TRAININGS
+    from ..settings import Distilling, Searching, Training
+    from .options import Pruning
+
+    if preset not in TRAININGS:
+        raise ValueError(f"unknown preset {preset!r}; use one of {', '.join(TRAININGS)}")
+    if isinstance(base, Pruning):
+        sections = {"train": TEACHERS, "search": SEARCHES, "student": STUDENTS}
+        return replace(base, **{name: presets[preset](data) for name, presets in sections.items()})
+    for part, presets in ((Searching, SEARCHES), (Distilling, STUDENTS), (Training, TRAININGS)):
+        if isinstance(base, part):
+            return replace(base, **vars(presets[preset](data)))
+    return base
+
+
+def _expanded(options: Any, base: Any) -> Any:
+    """The options with their short forms written into the sections, where they have these."""
+    return options.expanded(base) if hasattr(options, "expanded") else options
 
 
 def _given(arguments: list[str], name: str) -> str | None:
@@ -220,12 +240,13 @@ def _one_line(box: str, kind: Any) -> str:
     text = " ".join(itertools.takewhile(lambda line: not re.match("──|--+$|╰", line), body))
     if found := re.match(r"Unrecognized options: ([^,]+)", text):
         from ..spelling import nearest
+        from .options import option_names
 
         token = found[1]
         if not token.startswith("-"):
             return f"unexpected argument {token!r}"
-        options = [field.name.replace("_", "-") for field in fields(kind) if field.name != "run"]
-        hint = nearest(token.partition("=")[0].lstrip("-"), options)
+        known = [name for name in option_names(kind) if name != "run"]
+        hint = nearest(token.partition("=")[0].lstrip("-"), known)
         return f"unknown option {token!r}; " + hint.replace(" '", " '--")
     if found := re.match(r"Error parsing (--\S+): invalid literal for int\(\).*: (.*)", text):
         return f"{found[1]} must be a whole number, not {found[2]}"

@@ -1,60 +1,60 @@
 """What ``tas evaluate`` does."""
 
-import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from .. import data
+from ..data import Dataset
 from ..networks.build import check_outputs, network
 from ..networks.load import load, network_folder
 from ..networks.weights import load_weights
-from ..runs.progress import Bar
+from ..runs.run_folder import read_settings
 from ..training.devices import make_fabric
 from ..training.evaluate import evaluate as evaluate_model
-from .arguments import Train
 from .outcome import Outcome
-from .queries import Evaluate
+from .progress_bar import ProgressBar
+from .query_options import Evaluate
 
-__all__ = ["evaluate", "trained_on"]
+__all__ = ["evaluate", "load_source", "trained_on"]
 
 
-def evaluate(args: Evaluate) -> Outcome:
+def evaluate(options: Evaluate, command: str) -> Outcome:
     """Test a network on the test set."""
-    fabric = make_fabric(args.device, precision=args.precision)
-    if args.run is not None:
-        if args.weights is not None:
-            raise ValueError(f"run folder {args.run} has its own weights; leave out --weights")
-        source = trained_on(Path(args.run), args.data, args.data_dir)
-    elif args.model is not None and args.weights is not None:
-        source = {"data": args.data or "digits", "data_dir": args.data_dir, "model": args.model}
+    fabric = make_fabric(options.device, precision=options.precision)
+    if options.run is not None:
+        if options.weights is not None:
+            raise ValueError(f"run folder {options.run} has its own weights; leave out --weights")
+        source = trained_on(Path(options.run), options.data, options.data_dir)
+    elif options.model is not None and options.weights is not None:
+        source = {
+            "data": options.data or "digits",
+            "data_dir": options.data_dir,
+            "model": options.model,
+        }
     else:
         raise ValueError("nothing to evaluate: give a run folder, or --model and --weights")
-    dataset = data.load(
-        source["data"],
-        source["data_dir"],
-        validation=source.get("validation", Train.validation),
-        seed=source.get("seed", 0),
-        download=args.download,
-        workers=args.workers,
-    )
-    if args.run is not None:
+    if options.mean or options.std:
+        source |= {"mean": options.mean, "std": options.std}
+    dataset = load_source(source, download=options.download, workers=options.workers)
+    if options.run is not None:
         info = dataset.info
-        model = load(args.run, None if args.model is None else network(args.model, info))
+        model = load(options.run, None if options.model is None else network(options.model, info))
         check_outputs(model, info.input_shape, info.num_classes, info.name)
     else:
-        assert args.weights is not None
+        assert options.weights is not None
         model = network(source["model"], dataset.info)
-        load_weights(model, args.weights)
+        load_weights(model, options.weights)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    batches = -(-len(dataset.test) // args.batch_size)
-    with Bar() as bar:
+    batches = -(-len(dataset.test) // options.batch_size)
+    with ProgressBar() as bar:
         bar.start("testing", batches, 0)
         scores = evaluate_model(
             model,
             dataset.test,
-            batch_size=args.batch_size,
+            batch_size=options.batch_size,
             fabric=fabric,
             each_batch=bar.advance,
         )
@@ -66,15 +66,25 @@ def trained_on(
     folder: Path, other: str | None = None, data_dir: str | None = None
 ) -> dict[str, Any]:
     """Network, dataset and seed of a finished run; the data may be other than the run's."""
-    path = network_folder(folder) / "config.toml"
-    if not path.is_file():
-        raise ValueError(f"{folder} is not a run folder: it has no config.toml")
-    config = tomllib.loads(path.read_text(encoding="utf-8"))
-    same = other in (None, config["data"])
+    settings = read_settings(network_folder(folder))
+    same = other in (None, settings["data"])
+    names = ("model", "validation", "seed", "mean", "std")
     return {
-        "model": config["model"],
-        "data": other or config["data"],
-        "data_dir": data_dir or (config.get("data_dir") if same else None),
-        "validation": config["validation"],
-        "seed": config["seed"],
+        **{name: settings[name] for name in names if name in settings},
+        "data": other or settings["data"],
+        "data_dir": data_dir or (settings.get("data_dir") if same else None),
     }
+
+
+def load_source(source: Mapping[str, Any], *, workers: int, download: bool = False) -> Dataset:
+    """The dataset that a run was trained on."""
+    return data.load(
+        source["data"],
+        source["data_dir"],
+        validation=source.get("validation", 0.05),
+        seed=source.get("seed", 0),
+        mean=source.get("mean") or None,
+        std=source.get("std") or None,
+        download=download,
+        workers=workers,
+    )

@@ -1,6 +1,5 @@
 """What ``tas export`` does."""
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 from rich.console import Group
 from rich.table import Table
 
-from .. import data
 from ..atomic_files import write_whole
 from ..networks.build import check_outputs, network
 from ..networks.export import export as export_network
@@ -16,36 +14,31 @@ from ..networks.export import first_images
 from ..networks.load import load, network_folder
 from ..networks.model_card import model_card
 from ..networks.recipe import Recipe
+from ..runs.run_folder import read_json
 from ..shape import Shape
-from .evaluate import trained_on
-from .job import anywhere
+from .evaluate import load_source, trained_on
+from .jobs import absolute_spec
 from .outcome import Outcome
-from .queries import Export
+from .query_options import Export
 
 __all__ = ["export"]
 
 
-def export(args: Export) -> Outcome:
+def export(options: Export, command: str) -> Outcome:
     """Write the network of a run folder, and check what was written on the test set."""
-    if args.run is None:
+    if options.run is None:
         raise ValueError("nothing to export: give the folder of a finished run")
-    folder = Path(args.run)
-    source = trained_on(folder, args.data, args.data_dir)
+    folder = Path(options.run)
+    source = trained_on(folder, options.data, options.data_dir)
     place = network_folder(folder)
     recipe = Recipe.read(place)
-    if args.model is not None:
-        recipe = replace(recipe, model=anywhere(args.model))
-    dataset = data.load(
-        source["data"],
-        source["data_dir"],
-        validation=source["validation"],
-        seed=source["seed"],
-        workers=args.workers,
-    )
+    if options.model is not None:
+        recipe = replace(recipe, model=absolute_spec(options.model))
+    dataset = load_source(source, workers=options.workers)
     info = dataset.info
-    model = load(folder, None if args.model is None else network(args.model, info))
+    model = load(folder, None if options.model is None else network(options.model, info))
     check_outputs(model, info.input_shape, info.num_classes, info.name)
-    shape, out = place / "shape.json", Path(args.out) if args.out else folder / "export"
+    shape, out = place / "shape.json", Path(options.out) if options.out else folder / "export"
     result = export_network(
         model,
         out,
@@ -66,11 +59,7 @@ def _result(folder: Path) -> dict[str, Any]:
     path = folder / "result.json"
     if not path.is_file():
         raise ValueError(f"run {folder} is not finished; run its command again to go on")
-    try:
-        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise ValueError(f"{path} is not JSON; remove it to finish this run again") from None
-    return result
+    return read_json(path)
 
 
 @dataclass(frozen=True, kw_only=True)

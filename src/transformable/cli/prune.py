@@ -1,81 +1,65 @@
 """What ``tas prune`` does."""
 
-import shlex
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from ..costing.budget import Budget
-from ..presets import SEARCHES, TEACHERS, TRANSFERS
-from ..pruning.pipeline import Pipeline
+from ..pruning.prune import run_job
 from ..report import write_report
-from ..runs.progress import Silent
-from ..runs.run_folder import Run, default_folder
-from .arguments import Prune
-from .job import chosen, first_process, load_trained, prepare, recipe_of, space_of, visible
+from ..runs.once import once
+from ..runs.run_folder import Run
+from .jobs import first_process, make_job, make_session
+from .options import MAY_DIFFER, Prune
 from .outcome import Outcome
+from .progress_bar import progress_bar
 
 __all__ = ["prune"]
 
 
-def prune(args: Prune) -> Outcome | None:
+def prune(options: Prune, command: str) -> Outcome | None:
     """Prune in a run folder; None in all processes but the first."""
-    folder = Path(args.out) if args.out else default_folder(args, "prune-")
-    if not first_process():
-        pipeline = _pipeline(args, folder)
-        pipeline.fabric.launch()
-        pipeline(None)
-        return None
-    with Run.open(folder, args) as run:
-        result = run.result()
-        if result is None:
-            pipeline = _pipeline(args, folder)
-            pipeline.check()
-            run.begin()
-            pipeline.fabric.launch()
-            with visible() as bar:
-                result = replace(pipeline, progress=bar)(run).summary
-        elif not (folder / "report.html").exists():
-            write_report(folder)
-    return Made(title=f"{args.model} on {args.data}", result={**result, "out": str(folder)})
-
-
-def _pipeline(args: Prune, folder: Path) -> Pipeline:
-    fabric, dataset, model = prepare(args)
-    # once it is in the run folder, it may be gone elsewhere
-    if args.teacher is not None and not (folder / "teacher" / "result.json").is_file():
-        load_trained(model, args.model, args.teacher)
-    space = space_of(args, model, dataset.info)
-    return Pipeline(
-        model=model,
-        dataset=dataset,
-        space=space,
-        budget=Budget.of(args.budget, space, metric=args.metric, tolerance=args.tolerance),
-        trained=args.teacher is not None,
-        training=chosen(TEACHERS, args, epochs=args.teacher_epochs),
-        searching=chosen(SEARCHES, args, epochs=args.search_epochs, tolerance=args.tolerance),
-        distilling=chosen(
-            TRANSFERS,
-            args,
-            epochs=args.epochs,
-            transfer=None if args.transfer == "preset" else args.transfer,
-            kd=args.kd,
-        ),
-        job=args,
-        recipe=recipe_of(args, dataset),
-        fabric=fabric,
-        progress=Silent(),
-        command=shlex.join(["tas", *sys.argv[1:]]),
+    prefix = "prune-" if options.method == "tas" else f"prune-{options.method}-"
+    folder = options.folder(prefix)
+    kept = folder if first_process() else None
+    result = once(
+        kept,
+        options.settings(),
+        lambda run: _prune(options, folder, command, run),
+        may_differ=MAY_DIFFER,
     )
+    if kept is None:
+        return None
+    if not (folder / "report.html").exists():
+        write_report(folder)
+    title = f"{options.model} on {options.data}"
+    return PruneOutcome(title=title, result={**result, "out": str(folder)})
+
+
+def _prune(options: Prune, folder: Path, command: str, run: Run | None) -> dict[str, Any]:
+    session = make_session(options)
+    job = make_job(
+        options,
+        folder,
+        method=options.method,
+        budget=options.budget,
+        command=command,
+        export=options.export,
+    )
+    job.check(session)
+    if run is not None:
+        run.start()
+    session.fabric.launch()
+    with progress_bar() as bar:
+        return run_job(job, replace(session, run=run, progress=bar)).summary
 
 
 @dataclass(frozen=True, kw_only=True)
-class Made(Outcome):
-    """Before, after and change; then what the network looks like, and where everything is."""
+class PruneOutcome(Outcome):
+    """Before, after and change; then the budget, the speed, and where everything is."""
 
     def show(self) -> Group:
         before, after = self.result["before"], self.result["after"]
@@ -104,7 +88,7 @@ class Made(Outcome):
             f"budget: {target['low']:,} to {target['high']:,} {target['metric']}",
             f"latency: median at batch 1 in PyTorch (threads: "
             f"{self.result['environment']['threads']}). {self.result['faster']}",
-            f"network: {out / 'export'}",
+            f"network: {out / ('export' if 'export' in self.result else 'student')}",
             f"report: {out / 'report.html'}",
         ]
         return Group(self.title, table, *(Text(line) for line in lines))

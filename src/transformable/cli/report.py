@@ -6,18 +6,18 @@ from typing import Any
 
 from ..report import write_comparison, write_report
 from .outcome import Outcome
-from .queries import Report
+from .query_options import Report
 
 __all__ = ["report"]
 
 
-def report(args: Report) -> Outcome:
+def report(options: Report, command: str) -> Outcome:
     """Write report.html, and the same in short, into the folder of a run."""
-    if args.run is None:
+    if options.run is None:
         raise ValueError(
             "nothing to report on: give the folder of a finished run of tas prune, compare or sweep"
         )
-    folder = Path(args.run)
+    folder = Path(options.run)
     compared = _compared(folder)
     if compared is not None:
         write_comparison(folder, compared["rows"], compared)
@@ -26,7 +26,7 @@ def report(args: Report) -> Outcome:
     else:
         page = write_report(folder)
         result = {"report": str(page), "summary": str(page.with_name("summary.md"))}
-    return Outcome(title=f"{args.run}", result=result)
+    return Outcome(title=f"{options.run}", result=result)
 
 
 def _compared(folder: Path) -> dict[str, Any] | None:

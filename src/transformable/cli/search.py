@@ -1,61 +1,74 @@
 """What ``tas search`` does."""
 
-import json
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
-from lightning_fabric import Fabric
 from rich.console import Group
 from rich.table import Table
 from torch import nn
 
-from ..costing.budget import MEASURES, Budget
+from ..costing.budget import Budget
 from ..costing.cost import macs, params
 from ..data import Dataset
+from ..networks.recipe import Recipe
 from ..networks.weights import load_weights
 from ..presets import quick
-from ..runs.once import Stages
-from ..runs.progress import Bar
-from ..runs.run_folder import Run, default_folder
+from ..runs.once import once
 from ..searching.derive import check_possible
 from ..searching.search import halves
 from ..searching.search import search as search_sizes
+from ..settings import plain_values
 from ..shape import Shape
 from ..tracing.space import Space
+from ..training.session import Session
 from ..training.train import check_steps
-from ..training.train import train as train_model
-from .arguments import Job, Search, Train
-from .job import first_process, load_trained, prepare, recipe_of, space_of, visible
+from ..training.train import train as train_network
+from .dry_run import dry_run
+from .jobs import (
+    absolute_spec,
+    first_process,
+    load_data,
+    load_trained,
+    make_model,
+    make_session,
+    trace_space,
+)
+from .options import MAY_DIFFER, Search
 from .outcome import Outcome
-from .plan import plan
+from .progress_bar import progress_bar
 
 __all__ = ["search"]
 
+PRETRAINING = {"quick": 8, "paper": 0}
+"""Epochs of plain training before a search without trained weights."""
 
-def search(args: Search) -> Outcome | None:
+
+def search(options: Search, command: str) -> Outcome | None:
     """Search in a run folder; None in all processes but the first."""
-    fabric, dataset, model = prepare(args)
-    space = space_of(args, model, dataset.info)
-    budget = Budget.of(args.budget, space, metric=args.metric, tolerance=args.tolerance)
-    if args.weights:
-        load_trained(model, args.model, args.weights)
+    session, dataset = make_session(options), load_data(options)
+    model = make_model(options, dataset.info)
+    space = trace_space(options, model, dataset.info)
+    budget = Budget.of(options.budget, space, metric=options.metric, tolerance=options.tolerance)
+    if options.weights:
+        load_trained(model, options.model, options.weights)
     check_possible(space, budget)
-    for half in halves(dataset.train, args.seed):
-        check_steps(half, args.batch_size, args.devices)
-    title = f"{args.model} on {args.data}"
-    if args.dry_run:
-        return plan(args, model, dataset, space, budget, fabric)
-    if not first_process():
-        _search(args, model, dataset, space, budget, fabric, None)
+    for half in halves(dataset.train, options.seed):
+        check_steps(half, options.batch_size, options.devices)
+    if options.pretrain_epochs is None:
+        options = replace(options, pretrain_epochs=PRETRAINING[options.preset])
+    if options.dry_run:
+        return dry_run(options, model, dataset, space, budget, session)
+    folder = options.folder("search-")
+    kept = folder if first_process() else None
+    result = once(
+        kept,
+        options.settings(),
+        lambda run: _search(options, model, dataset, space, budget, replace(session, run=run)),
+        may_differ=MAY_DIFFER,
+    )
+    if kept is None:
         return None
-    folder = Path(args.out) if args.out else default_folder(args, "search-")
-    with Run.open(folder, args) as run:
-        result = run.result()
-        if result is None:
-            found = _search(args, model, dataset, space, budget, fabric, run)
-            result = {**found, "out": str(folder)}
-            run.save_result(result)
+    title = f"{options.model} on {options.data}"
     return Found(title=title, result={**result, "out": str(folder)}, space=space)
 
 
@@ -68,14 +81,14 @@ class Found(Outcome):
     def show(self) -> Group:
         target = self.result["target"]
         metric, cost = target["metric"], self.result[target["metric"]]
-        full = MEASURES[metric](self.space, self.space.full)
+        full = {"macs": macs, "params": params}[metric](self.space, self.space.full)
         table = Table(show_header=False)
         table.add_column(style="bold")
         table.add_column(overflow="fold")
         table.add_row(metric, f"{cost:,} of {full:,} ({cost / full:.1%})")
         table.add_row("target", f"{target['value']:,.0f}, {target['low']:,} to {target['high']:,}")
         table.add_row("derived by", _how(self.result))
-        for name, text in stages(self.space, Shape.from_json(json.dumps(self.result["shape"]))):
+        for name, text in stages(self.space, Shape.from_dict(self.result["shape"])):
             table.add_row(name, text)
         for name in ("discrepancy", "entropy", "seconds"):
             table.add_row(name, f"{self.result[name]:.4g}")
@@ -113,36 +126,24 @@ def _how(result: dict[str, Any]) -> str:
 
 
 def _search(
-    args: Search,
+    options: Search,
     model: nn.Module,
     dataset: Dataset,
     space: Space,
     budget: Budget,
-    fabric: Fabric,
-    run: Run | None,
+    session: Session,
 ) -> dict[str, Any]:
-    if run is not None:
-        run.begin()
-        run.save_candidates(space)
-    fabric.launch()
-    with visible() as bar:
-        if not args.weights and args.pretrain_epochs:
-            _pretrain(args, model, dataset, fabric, run, bar)
-        found = search_sizes(
-            model,
-            dataset,
-            budget,
-            args,
-            space=space,
-            seed=args.seed,
-            run=run,
-            fabric=fabric,
-            checkpoint_seconds=args.checkpoint_seconds,
-            progress=bar,
-        )
+    if session.run is not None:
+        session.run.start()
+    session.fabric.launch()
+    with progress_bar() as bar:
+        session = replace(session, progress=bar)
+        if not options.weights and options.pretrain_epochs:
+            _pretrain(options, model, dataset, session)
+        found = search_sizes(model, dataset, budget, options, session, space=space)
     shape = found.shape
-    if run is not None:
-        run.save_shape(shape)
+    if session.run is not None:
+        session.run.save_text("shape.json", shape.to_json() + "\n")
     last = found.history[-1]
     return {
         "macs": macs(space, shape),
@@ -150,41 +151,36 @@ def _search(
         "target": budget.target(),
         "derived_by": found.derived.how,
         "given_up": found.derived.given_up,
-        "shape": json.loads(shape.to_json()),
+        "shape": shape.to_dict(),
         "residual": space.residual,
         "expected": last["expected"],
         "discrepancy": last["discrepancy"],
         "entropy": last["entropy"],
         "seconds": sum(row["seconds"] for row in found.history),
-        "model": args.model,
-        "data": args.data,
-        "seed": args.seed,
+        "model": options.model,
+        "data": options.data,
+        "seed": options.seed,
     }
 
 
-def _pretrain(
-    args: Search, model: nn.Module, dataset: Dataset, fabric: Fabric, run: Run | None, bar: Bar
-) -> None:
+def _pretrain(options: Search, model: nn.Module, dataset: Dataset, session: Session) -> None:
     """Train the network as it is, in a run folder inside the one of the search."""
-    settings = replace(quick(args.data), epochs=args.pretrain_epochs, validation=args.validation)
-    job = {field.name: getattr(args, field.name) for field in fields(Job)}
-    config = Train(**{**job, **vars(settings), "out": None})
+    assert options.pretrain_epochs is not None
+    training = replace(quick(options.data), epochs=options.pretrain_epochs)
+    info = dataset.info
+    recipe = Recipe(
+        model=absolute_spec(options.model),
+        num_classes=info.num_classes,
+        input_shape=info.input_shape,
+    )
 
-    def work(inner: Run | None) -> dict[str, Any]:
-        trained = train_model(
-            model,
-            dataset,
-            settings,
-            seed=args.seed,
-            run=inner,
-            fabric=fabric,
-            checkpoint_seconds=args.checkpoint_seconds,
-            progress=bar,
-        )
-        if inner is not None:
-            inner.save_recipe(recipe_of(config, dataset))
-        return {"accuracy": trained.accuracy, "top5": trained.top5, "n": trained.n}
+    def work(session: Session) -> dict[str, Any]:
+        trained = train_network(model, dataset, training, session)
+        if session.run is not None:
+            session.run.save_text("network.json", recipe.to_json())
+        return trained.scores()
 
-    _, folder = Stages(run, fabric).once("pretrained", config, work)
+    settings = {**options.source(), "train": plain_values(training)}
+    _, folder = session.once("pretrained", settings, work)
     if folder is not None:
         load_weights(model, folder / "model.safetensors")

@@ -2,63 +2,81 @@
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from ..comparing.grid import Sweep, Trial
-from ..comparing.shared_queue import Study, available
-from ..runs.run_folder import Run, default_folder
-from .contest import Compared, Contest, run_left
+from ..comparing.comparison import Comparison
+from ..comparing.shared_queue import SharedQueue, available
+from ..comparing.trials import Trial
+from ..runs.run_folder import Run
+from .compare import (
+    Compared,
+    plan_comparison,
+    print_trial,
+    run_here,
+    shared_teacher,
+    table_of,
+    work,
+)
+from .options import MAY_DIFFER, Sweep, split
 
 __all__ = ["sweep"]
 
 
-def sweep(args: Sweep) -> Compared:
-    """Run the trials that are not done, alone or with others, and tell of all."""
-    folder = Path(args.out) if args.out else default_folder(args, "sweep-")
-    title = f"{args.model} on {args.data}"
+def sweep(options: Sweep, command: str) -> Compared:
+    """Run the trials that are not done, alone or together with other processes, and report all."""
+    folder, budgets = options.folder("sweep-"), split(options.budgets)
+    title = f"{options.model} on {options.data}"
     if not available():
-        if args.storage is not None:
+        if options.storage is not None:
             raise ValueError("--storage needs Optuna; pip install 'transformable[sweep]'")
-        return Compared(title=title, result=run_left(args, folder))
+        return Compared(title=title, result=run_here(options, budgets, folder, command))
+    settings, may_differ = options.settings(), MAY_DIFFER | options.may_grow
+    url = options.storage or f"sqlite:///{(folder / 'study.db').resolve()}"
+    shared = {name: value for name, value in settings.items() if name not in may_differ}
     # others may work in this folder at the same time, but not in the same moment
-    with Run.open(folder, args, wait=True) as run:
-        contest = Contest.of(args, folder)
-        run.begin()
-        study = Study(args, folder)
-    contest.teach(run, wait=True)
-    study.put()
+    with Run.open(folder, settings, may_differ=may_differ, wait=True) as run:
+        comparison = plan_comparison(options, budgets, folder, command)
+        run.start()
+        queue = SharedQueue(url, options.study, comparison.trials, shared)
+    shared_teacher(options, comparison, run, wait=True)
+    queue.enqueue_missing()
 
     def rows() -> list[dict[str, Any]]:
-        known = {t: each for t, each in study.rows().items() if t not in contest.running}
+        known = {t: each for t, each in queue.rows().items() if t not in comparison.running}
         return [
             row
-            for trial in args.trials()
-            for row in (known[trial] if trial in known else contest.rows_of(trial))
+            for trial in comparison.trials
+            for row in (known[trial] if trial in known else comparison.rows_of(trial))
         ]
 
-    _work(study, contest, rows)
-    with Run.open(folder, args, wait=True):
-        return Compared(title=title, result=contest.conclude(rows()))
+    _run_shared(options, queue, comparison, rows)
+    with Run.open(folder, settings, may_differ=may_differ, wait=True):
+        return Compared(title=title, result=comparison.conclude(rows()))
 
 
-def _work(study: Study, contest: Contest, rows: Callable[[], list[dict[str, Any]]]) -> None:
-    """Until nobody has anything left to do."""
+def _run_shared(
+    options: Sweep,
+    queue: SharedQueue,
+    comparison: Comparison,
+    rows: Callable[[], list[dict[str, Any]]],
+) -> None:
+    """Run trials until neither this process nor another has anything left to do."""
 
-    def ended(trial: Trial, reason: str | None) -> None:
-        study.finish(trial, contest.rows_of(trial), reason)
+    def finished(trial: Trial, reason: str | None) -> None:
+        queue.finish(trial, comparison.rows_of(trial), reason)
+        print_trial(comparison, trial, reason)
 
     try:
-        with contest.shown(rows) as draw:
+        with table_of(comparison, rows) as draw:
 
             def tick() -> None:
-                study.beat()
+                queue.heartbeat()
                 draw()
 
             while True:
-                contest.run(study.take, ended, tick)
-                if not study.busy():
+                comparison.run(work, options, queue.take, finished, tick)
+                if not queue.unfinished():
                     break
                 time.sleep(1.0)
     finally:
-        study.leave()
+        queue.give_back()

@@ -1,70 +1,95 @@
 """What ``tas train`` does."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
+from torch import nn
 
-from ..costing.cost import macs as count_macs
+from ..costing.cost import macs
+from ..runs.once import once
 from ..runs.run_folder import Run
 from ..shape import Shape
 from ..slimming.slim import slim
 from ..tracing.space import Space
-from ..training.train import check_steps
-from ..training.train import train as train_model
-from .arguments import Train
-from .job import numbers, once, prepare, recipe_of, visible
+from ..training.train import Trained, check_steps
+from ..training.train import train as train_network
+from .jobs import first_process, load_data, make_model, make_session, recipe_of
+from .options import MAY_DIFFER, Distill, Train
 from .outcome import Outcome
+from .progress_bar import progress_bar
 
-__all__ = ["train"]
+__all__ = ["kept_shape", "train", "training_result"]
 
 
-def train(args: Train) -> Outcome | None:
+def train(options: Train, command: str) -> Outcome | None:
     """Train a network in a run folder; None in all processes but the first."""
-    result = once(args, "", lambda folder, run: _train(args, folder, run))
-    if result is None:
+    folder = options.folder()
+    kept = folder if first_process() else None
+    result = once(
+        kept, options.settings(), lambda run: _train(options, folder, run), may_differ=MAY_DIFFER
+    )
+    if kept is None:
         return None
-    return Outcome(title=f"{args.model} on {args.data}", result=result)
+    return Outcome(
+        title=f"{options.model} on {options.data}", result={**result, "out": str(folder)}
+    )
 
 
-def _train(args: Train, folder: Path, run: Run | None) -> dict[str, Any]:
-    fabric, dataset, model = prepare(args)
-    shape = None if args.shape is None else Shape.read(_kept(folder) or args.shape)
+def _train(options: Train, folder: Path, run: Run | None) -> dict[str, Any]:
+    session, dataset = make_session(options), load_data(options)
+    model = make_model(options, dataset.info)
+    shape = kept_shape(folder, options.shape)
     if shape is not None:
-        space = Space.trace(model, dataset.info.input_shape, residual=args.residual)
+        space = Space.trace(model, dataset.info.input_shape, residual=options.residual)
         model = slim(model, space, shape, weights="fresh")
-    macs = _macs(model, dataset.info.input_shape)
+    cost = {
+        "macs": _macs(model, dataset.info.input_shape),
+        "params": sum(p.numel() for p in model.parameters()),
+    }
     # all that can be wrong is found before other processes are started
-    check_steps(dataset.train, args.batch_size, args.devices)
+    check_steps(dataset.train, options.batch_size, options.devices)
     if run is not None:
-        run.begin()
-        run.save_recipe(recipe_of(args, dataset))
+        run.start()
+        run.save_text("network.json", recipe_of(options, dataset.info).to_json())
         if shape is not None:
-            run.save_shape(shape)
-    fabric.launch()
-    with visible() as bar:
-        trained = train_model(
-            model,
-            dataset,
-            args,
-            seed=args.seed,
-            run=run,
-            fabric=fabric,
-            checkpoint_seconds=args.checkpoint_seconds,
-            progress=bar,
-        )
-    return numbers(args, trained, macs=macs, params=sum(p.numel() for p in model.parameters()))
+            run.save_text("shape.json", shape.to_json() + "\n")
+    session.fabric.launch()
+    with progress_bar() as bar:
+        session = replace(session, run=run, progress=bar)
+        trained = train_network(model, dataset, options, session)
+    return training_result(options, trained, cost)
 
 
-def _kept(folder: Path) -> Path | None:
-    """The shape that a run was begun with, which the file may no longer hold."""
-    path = folder / "shape.json"
-    return path if path.exists() else None
+def kept_shape(folder: Path, path: str | None) -> Shape | None:
+    """The shape that a run was begun with, which the file may no longer hold; or the file's."""
+    kept = folder / "shape.json"
+    if kept.exists():
+        return Shape.read(kept)
+    return None if path is None else Shape.read(path)
 
 
-def _macs(model: torch.nn.Module, input_shape: tuple[int, int, int]) -> int | None:
+def training_result(
+    options: Train | Distill, trained: Trained, cost: dict[str, Any]
+) -> dict[str, Any]:
+    """What result.json holds of a training; ``cost`` are MACs and parameters."""
+    scores = trained.scores()
+    seconds = scores.pop("seconds")
+    return {
+        **scores,
+        "validation_accuracy": trained.history[-1]["validation_accuracy"],
+        **cost,
+        "epochs": options.epochs,
+        "seconds": seconds,
+        "model": options.model,
+        "data": options.data,
+        "seed": options.seed,
+    }
+
+
+def _macs(model: nn.Module, input_shape: tuple[int, int, int]) -> int | None:
     try:
         space = Space.trace(model, input_shape)
     except ValueError:  # a network need not be traceable to be trained
         return None
-    return count_macs(space, space.full)
+    return macs(space, space.full)

@@ -1,6 +1,5 @@
 """Trials in processes of their own: what happens to one does not happen to the others."""
 
-import json
 import multiprocessing
 import os
 import signal
@@ -13,35 +12,65 @@ from contextlib import suppress
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 from ..atomic_files import write_whole
-from .grid import Grid, Trial
+from .trials import Trial
 
-__all__ = ["Status", "failure", "run_trials", "status", "threads"]
+__all__ = ["Logs", "StatusFile", "run_trials", "threads_per_trial"]
 
-FAILED = "failed.json"
-STATUS = "status.txt"
-LOG = "log.txt"
-Work = Callable[[Grid, Trial, Path], None]
+Work = Callable[[Any, Trial, Path], None]
+"""``work(options, trial, folder)`` does one trial; it and the options must be picklable."""
+
+
+class Logs:
+    """What the process of a trial leaves for the one that started it: ``logs/TRIAL.*``."""
+
+    def __init__(self, out: Path, trial: Trial) -> None:
+        place = out / "logs"
+        place.mkdir(parents=True, exist_ok=True)
+        self.output = place / f"{trial.name}.log"
+        self._status = place / f"{trial.name}.status"
+        self._failed = place / f"{trial.name}.failed"
+
+    def failure(self) -> str | None:
+        """Why the trial failed, if it did."""
+        return self._failed.read_text(encoding="utf-8") if self._failed.exists() else None
+
+    def status(self) -> str | None:
+        """What the running trial is doing."""
+        found = self._status.read_text(encoding="utf-8") if self._status.exists() else ""
+        return found or None
+
+    def set_failure(self, reason: str | None) -> None:
+        if reason is None:
+            self._failed.unlink(missing_ok=True)
+        else:
+            write_whole(self._failed, reason)
+
+    def set_status(self, text: str) -> None:
+        self._status.write_text(text, encoding="utf-8")
 
 
 def run_trials(
-    args: Grid,
-    out: Path,
     work: Work,
-    following: Callable[[], Trial | None],
+    options: Any,
+    out: Path,
+    jobs: int,
+    next_trial: Callable[[], Trial | None],
     finished: Callable[[Trial, str | None], None],
     tick: Callable[[], None],
 ) -> None:
-    """Run trials, some side by side, as long as there is a following one.
+    """Run trials in processes, ``jobs`` of them side by side, until there is no next one.
 
-    ``finished`` is told of each how it failed, or None; ``tick`` is called about once a second.
+    ``finished`` is called with each trial and the reason if it failed, ``tick`` about once a
+    second.
     """
     running: dict[BaseProcess, Trial] = {}
     try:
         while True:
-            while len(running) < args.jobs and (trial := following()) is not None:
-                running[_start(args, out, work, trial)] = trial
+            while len(running) < jobs and (trial := next_trial()) is not None:
+                running[_start(work, options, out, jobs, trial)] = trial
             tick()
             if not running:
                 return
@@ -49,65 +78,54 @@ def run_trials(
             for process in [p for p in running if p.exitcode is not None]:
                 process.join()
                 trial = running.pop(process)
-                finished(trial, _reason(process.exitcode, out / trial.name))
+                finished(trial, _reason(process.exitcode, Logs(out, trial)))
     finally:
         _stop(list(running))
 
 
-def failure(folder: Path) -> str | None:
-    """Why a trial failed, if it did."""
-    path = folder / FAILED
-    return str(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
-
-
-def status(folder: Path) -> str | None:
-    """What a running trial is at."""
-    path = folder / STATUS
-    return path.read_text(encoding="utf-8") or None if path.exists() else None
-
-
-def threads(jobs: int) -> int:
-    """How many a trial has if so many run side by side."""
+def threads_per_trial(jobs: int) -> int:
+    """How many threads a trial has if so many run side by side."""
     import torch
 
     return max(1, torch.get_num_threads() // jobs)
 
 
-def _start(args: Grid, out: Path, work: Work, trial: Trial) -> BaseProcess:
-    folder = out / trial.name
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / FAILED).unlink(missing_ok=True)
+def _start(work: Work, options: Any, out: Path, jobs: int, trial: Trial) -> BaseProcess:
+    (out / trial.name).mkdir(parents=True, exist_ok=True)
+    Logs(out, trial).set_failure(None)
     # forked from a server that has done nothing but import: quick, and no threads are lost
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([work.__module__])
-    process = context.Process(target=_work, args=(args, trial, folder, work), name=trial.name)
+    arguments = (work, options, out, jobs, trial)
+    process = context.Process(target=_run_process, args=arguments, name=trial.name)
     process.start()
     return process
 
 
-def _work(args: Grid, trial: Trial, folder: Path, work: Work) -> None:
-    """In the process: what it says goes to a file, and so does why it failed."""
+def _run_process(work: Work, options: Any, out: Path, jobs: int, trial: Trial) -> None:
+    """In the new process: its output goes to a file, and so does the reason if it fails."""
     import torch
 
     # Ctrl-C is for the parent, which then asks its trials to stop
     os.setpgrp()
     # processes share the processors: each thread more than there are slows all
-    torch.set_num_threads(threads(args.jobs))
+    torch.set_num_threads(threads_per_trial(jobs))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=_stop_with_parent, daemon=True).start()
-    with (folder / LOG).open("a", buffering=1) as log:
+    logs = Logs(out, trial)
+    with logs.output.open("a", buffering=1) as log:
         os.dup2(log.fileno(), sys.stdout.fileno())
         os.dup2(log.fileno(), sys.stderr.fileno())
         try:
-            work(args, trial, folder)
+            work(options, trial, out / trial.name)
         except KeyboardInterrupt:
             sys.exit(130)
         except Exception as error:
             traceback.print_exc()
             words = " ".join(str(error).split())
             kind = "" if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: "
-            write_whole(folder / FAILED, json.dumps(f"{kind}{words}"))
+            logs.set_failure(f"{kind}{words}")
             sys.exit(1)
 
 
@@ -119,20 +137,20 @@ def _stop_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _reason(exitcode: int | None, folder: Path) -> str | None:
-    """How a process failed; one that could not say so itself was killed."""
+def _reason(exitcode: int | None, logs: Logs) -> str | None:
+    """Why a process failed; one that left no reason itself was killed."""
     if exitcode == 0:
         return None
-    if failure(folder) is None:
+    if logs.failure() is None:
         killed = exitcode is not None and exitcode < 0
         words = f"killed by signal {-(exitcode or 0)}" if killed else f"exit code {exitcode}"
         memory = ", perhaps for want of memory" if exitcode == -signal.SIGKILL else ""
-        write_whole(folder / FAILED, json.dumps(f"its process ended: {words}{memory}"))
-    return failure(folder)
+        logs.set_failure(f"its process ended: {words}{memory}")
+    return logs.failure()
 
 
 def _stop(running: list[BaseProcess]) -> None:
-    """Let processes save what they have done."""
+    """Let processes save their state and end."""
     for process in running:
         with suppress(ProcessLookupError):
             process.terminate()
@@ -140,11 +158,11 @@ def _stop(running: list[BaseProcess]) -> None:
         process.join()
 
 
-class Status:
-    """Progress that is left in a file, for the process that shows it."""
+class StatusFile:
+    """Progress that is written to a file, for the process that shows it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / STATUS
+    def __init__(self, logs: Logs) -> None:
+        self._logs = logs
         self._what, self._total, self._told = "", 0, 0.0
 
     def start(self, what: str, total: int, done: int) -> None:
@@ -155,7 +173,7 @@ class Status:
         if time.monotonic() - self._told > 1.0:
             self._told = time.monotonic()
             share = f" {done / self._total:.0%}" if self._total > 1 else ""
-            self._path.write_text(f"{self._what}{share}", encoding="utf-8")
+            self._logs.set_status(f"{self._what}{share}")
 
     def note(self, text: str) -> None:
         pass

@@ -3,24 +3,21 @@
 import re
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..runs.run_folder import free_of
-from ..settings import values
-from .grid import Sweep, Trial
+from .trials import Trial
 
 if TYPE_CHECKING:
     import optuna
 
-__all__ = ["Study", "available", "hidden"]
+__all__ = ["SharedQueue", "available", "hide_password"]
 
-BEAT = 10
-"""Seconds between two signs of life of whoever works on a trial."""
-GRACE = 60
-"""Seconds without one, after which the trial is given to others."""
+HEARTBEAT_SECONDS = 10
+"""Between two signs of life of the process that works on a trial."""
+GRACE_SECONDS = 60
+"""Without one, after which the trial is given to others."""
 
 
 def available() -> bool:
@@ -32,100 +29,105 @@ def available() -> bool:
     return True
 
 
-class Study:
+class SharedQueue:
     """Gives each trial to one process only.
 
-    A trial is put in line as one piece and taken out of it by one process alone; that is the
-    database's doing. Two processes that put the same trial in line at once are no harm: whoever
-    takes the later one sees the earlier one and lets it be.
+    The database takes care that a trial is enqueued as a whole and taken by one process alone. Two
+    processes that enqueue the same trial at once do no harm: whoever takes the second one sees that
+    it is a duplicate and drops it.
     """
 
-    def __init__(self, args: Sweep, folder: Path) -> None:
+    def __init__(
+        self, url: str, name: str, trials: Sequence[Trial], settings: Mapping[str, Any]
+    ) -> None:
         import optuna
 
         self._optuna = optuna
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        url = args.storage or f"sqlite:///{(folder / 'study.db').resolve()}"
         options = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {}
         try:
-            with _own_heartbeats():
+            with _without_warnings():
                 self._storage = optuna.storages.RDBStorage(
                     url,
                     engine_kwargs=options,
-                    heartbeat_interval=BEAT,
-                    grace_period=GRACE,
-                    heartbeat_stale_trial_callback=_again,
+                    heartbeat_interval=HEARTBEAT_SECONDS,
+                    grace_period=GRACE_SECONDS,
+                    heartbeat_stale_trial_callback=_enqueue_again,
                 )
             self._study = optuna.create_study(
                 storage=self._storage,
-                study_name=args.study,
+                study_name=name,
                 directions=["maximize", "minimize"],
                 load_if_exists=True,
             )
         except Exception as error:  # every database has errors of its own
             reason = str(error).splitlines()[0]
-            place = hidden(url)
+            place = hide_password(url)
             raise ValueError(f"cannot open the study in storage {place!r}: {reason}") from error
-        self._wanted = tuple(args.trials())
-        self._mine: dict[Trial, optuna.Trial] = {}
-        self._beaten = 0.0
-        self._claim(args)
+        self._wanted = tuple(trials)
+        self._taken: dict[Trial, optuna.Trial] = {}
+        self._last_heartbeat = 0.0
+        self._claim(name, settings)
 
-    def _claim(self, args: Sweep) -> None:
-        """The study belongs to one set of settings."""
-        mine = {n: v for n, v in values(args).items() if n not in free_of(args)}
-        mine = {name: list(v) if isinstance(v, tuple) else v for name, v in mine.items()}
+    def _claim(self, study: str, settings: Mapping[str, Any]) -> None:
+        """Refuse a study that belongs to other settings."""
+        mine = dict(settings)
         theirs = self._study.user_attrs.setdefault("settings", mine)
         for name in {**mine, **theirs}:
             if mine.get(name) != theirs.get(name):
                 raise ValueError(
-                    f"study {args.study!r} belongs to another sweep: {name} is {theirs.get(name)} "
+                    f"study {study!r} belongs to another sweep: {name} is {theirs.get(name)} "
                     f"there and {mine.get(name)} here; choose another --study or --storage"
                 )
         self._study.set_user_attr("settings", mine)
 
-    def put(self) -> None:
-        """Put in line what nobody has done or is doing."""
-        there = {_named(each) for each in self._live()}
+    def enqueue_missing(self) -> None:
+        """Enqueue the wanted trials that nobody has done, is doing or has enqueued."""
+        there = {_trial_of(each) for each in self._live_trials()}
         for trial in self._wanted:
             if trial not in there:
                 _enqueue(self._study, trial)
 
     def take(self) -> Trial | None:
-        """A trial that is this process's own now; None if there is none in line for it."""
+        """Take a wanted trial out of the queue for this process; None if there is none."""
         states = self._optuna.trial.TrialState
         found, others = None, []
-        while found is None and any(self._ours(each) for each in self._all((states.WAITING,))):
-            with _own_heartbeats():
+        while found is None and any(
+            self._ours(each) for each in self._with_states((states.WAITING,))
+        ):
+            with _without_warnings():
                 taken = self._study.ask()
             self._storage.record_heartbeat(taken._trial_id)
-            trial = _named(taken)
-            twice = trial is not None and self._earlier(taken.number, trial)
+            trial = _trial_of(taken)
+            twice = trial is not None and self._is_duplicate(taken.number, trial)
             if trial in self._wanted and not twice:
-                self._mine[trial] = taken
+                self._taken[trial] = taken
                 found = trial
                 continue
             self._study.tell(taken, state=states.PRUNED)
             if trial is not None and not twice:
                 others.append(trial)
-        for trial in others:  # somebody else wants them: back in line
+        for trial in others:  # another process wants them
             _enqueue(self._study, trial)
         return found
 
     def _ours(self, each: Any) -> bool:
-        return _named(each) in self._wanted
+        return _trial_of(each) in self._wanted
 
-    def _earlier(self, number: int, trial: Trial) -> bool:
-        return any(each.number < number and _named(each) == trial for each in self._live())
+    def _is_duplicate(self, number: int, trial: Trial) -> bool:
+        """Whether the same trial stands earlier in the study."""
+        return any(
+            each.number < number and _trial_of(each) == trial for each in self._live_trials()
+        )
 
-    def _live(self) -> list[Any]:
-        """Those in line, in work and done."""
+    def _live_trials(self) -> list[Any]:
+        """Trials that are in the queue, running or done."""
         states = self._optuna.trial.TrialState
-        return self._all((states.WAITING, states.RUNNING, states.COMPLETE))
+        return self._with_states((states.WAITING, states.RUNNING, states.COMPLETE))
 
     def finish(self, trial: Trial, rows: list[dict[str, Any]], reason: str | None) -> None:
-        """Tell all others how a trial of this process went."""
-        taken = self._mine.pop(trial)
+        """Record the rows of a trial of this process, or that it failed."""
+        taken = self._taken.pop(trial)
         # after too long a pause others may have taken it over, and then theirs counts
         with suppress(self._optuna.exceptions.UpdateFinishedTrialError):
             taken.set_user_attr("rows", rows)
@@ -136,59 +138,59 @@ class Study:
         best = max(rows, key=lambda row: row["accuracy"])
         self._study.tell(taken, [best["accuracy"], best["cost"]], skip_if_finished=True)
 
-    def beat(self) -> None:
-        """A sign of life for the trials of this process, and a look at those of others."""
-        if time.monotonic() - self._beaten < BEAT:
+    def heartbeat(self) -> None:
+        """Sign of life for the trials of this process; stale ones of others are enqueued again."""
+        if time.monotonic() - self._last_heartbeat < HEARTBEAT_SECONDS:
             return
-        self._beaten = time.monotonic()
-        for taken in self._mine.values():
+        self._last_heartbeat = time.monotonic()
+        for taken in self._taken.values():
             self._storage.record_heartbeat(taken._trial_id)
-        with _own_heartbeats():
+        with _without_warnings():
             self._optuna.storages.fail_stale_trials(self._study)
 
-    def leave(self) -> None:
-        """Give back what is not finished."""
+    def give_back(self) -> None:
+        """Enqueue again what this process has taken and not finished."""
         failed = self._optuna.trial.TrialState.FAIL
-        for trial, taken in self._mine.items():
+        for trial, taken in self._taken.items():
             self._study.tell(taken, state=failed, skip_if_finished=True)
             _enqueue(self._study, trial)
-        self._mine = {}
+        self._taken = {}
 
-    def busy(self) -> bool:
-        """Whether somebody still works on a trial of ours, or has to."""
+    def unfinished(self) -> bool:
+        """Whether a wanted trial is still waiting or running, here or elsewhere."""
         states = self._optuna.trial.TrialState
-        return any(self._ours(each) for each in self._all((states.WAITING, states.RUNNING)))
+        return any(self._ours(each) for each in self._with_states((states.WAITING, states.RUNNING)))
 
     def rows(self) -> dict[Trial, list[dict[str, Any]]]:
-        """What is known of the trials that have ended, whoever ran them."""
+        """The rows of the trials that have ended, whichever process ran them."""
         states = self._optuna.trial.TrialState
-        ended = self._all((states.COMPLETE, states.FAIL))
+        ended = self._with_states((states.COMPLETE, states.FAIL))
         return {
             trial: each.user_attrs["rows"]
             for each in ended
-            if (trial := _named(each)) is not None and "rows" in each.user_attrs
+            if (trial := _trial_of(each)) is not None and "rows" in each.user_attrs
         }
 
-    def _all(self, states: Sequence[Any]) -> list[Any]:
+    def _with_states(self, states: Sequence[Any]) -> list[Any]:
         return self._study.get_trials(deepcopy=False, states=tuple(states))
 
 
 @contextmanager
-def _own_heartbeats() -> Iterator[None]:
-    """Optuna warns that they are experimental, and of ways to do without them that we do not go."""
+def _without_warnings() -> Iterator[None]:
+    """Optuna warns that heartbeats are experimental."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
-def _named(each: Any) -> Trial | None:
+def _trial_of(each: Any) -> Trial | None:
     attrs = {name: each.user_attrs.get(name) for name in ("method", "budget", "seed")}
     return None if None in attrs.values() else Trial(**attrs)
 
 
-def _again(study: "optuna.Study", stale: Any) -> None:
-    """Whoever worked on it is gone: back in line."""
-    trial = _named(stale)
+def _enqueue_again(study: "optuna.Study", stale: Any) -> None:
+    """The process that had taken it is gone: enqueue the trial again."""
+    trial = _trial_of(stale)
     if trial is not None:
         _enqueue(study, trial)
 
@@ -197,10 +199,10 @@ def _enqueue(study: "optuna.Study", trial: Trial) -> None:
     study.enqueue_trial({}, user_attrs=vars(trial))
 
 
-def hidden(url: str) -> str:
+def hide_password(url: str) -> str:
     """A URL without its password.
 
-    >>> hidden("mysql://me:secret@host/base"), hidden("sqlite:///study.db")
+    >>> hide_password("mysql://me:secret@host/base"), hide_password("sqlite:///study.db")
     ('mysql://me:***@host/base', 'sqlite:///study.db')
     """
     return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", url)

@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +11,57 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from ..atomic_files import weights_as_bytes
-from ..cli.arguments import Prune
 from ..costing.budget import Budget
 from ..data import Dataset
+from ..methods import Method, load_method
 from ..networks.recipe import Recipe
-from ..presets import quick_search, quick_teacher, quick_transfer
+from ..presets import quick_search, quick_student, quick_teacher
 from ..runs.progress import Progress, Silent
 from ..runs.run_folder import Run
 from ..settings import Distilling, Metric, Searching, Training
+from ..shape import Shape
 from ..tracing.space import Space
 from ..training.devices import make_fabric
-from .pipeline import Pipeline, Pruned
+from ..training.session import Session
+from .conclude import conclude
+from .job import PruningJob
+from .steps import apply_method, train_student, train_teacher
 
-__all__ = ["prune"]
+__all__ = ["Pruned", "prune", "run_job"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pruned:
+    """A network made smaller."""
+
+    model: nn.Module
+    """The small network, trained: an ordinary module in evaluation mode."""
+    teacher: nn.Module
+    """The unpruned network, trained."""
+    shape: Shape
+    summary: dict[str, Any]
+    """All numbers, before and after, as in result.json."""
+
+
+def run_job(job: PruningJob, session: Session) -> Pruned:
+    """Teacher, method, student, then measured, exported and explained; what is done is not done
+    again."""
+    job.check(session)
+    if session.run is not None:
+        session.run.start()
+    before = train_teacher(job, session)
+    found, search_seconds = apply_method(job, session)
+    student, after = train_student(job, found, session)
+    result = None if session.run is None else session.run.result()
+    if result is None and session.fabric.global_rank == 0:
+        scores = {"before": before, "after": after}
+        seconds = {
+            "teacher": before["seconds"],
+            "search": search_seconds,
+            "student": after["seconds"],
+        }
+        result = conclude(job, found, student, scores, seconds, session)
+    return Pruned(model=student, teacher=job.model, shape=found.shape, summary=result or {})
 
 
 def prune(
@@ -30,7 +69,9 @@ def prune(
     data: Dataset,
     budget: str | float = 0.5,
     *,
+    method: str | Method = "tas",
     metric: Metric = "macs",
+    tolerance: float = 0.05,
     trained: bool = False,
     training: Training | None = None,
     searching: Searching | None = None,
@@ -41,11 +82,13 @@ def prune(
     fabric: Fabric | None = None,
     progress: Progress | None = None,
 ) -> Pruned:
-    """Give a network and a budget, get a smaller, trained network; ``model`` stays as it is.
+    """Make a network smaller and train it; ``model`` stays as it is.
 
-    Say ``trained=True`` if the model is trained already. The settings of the three stages are those
-    of the preset quick unless given. With a folder ``out``, all is kept there, with an export and a
-    report, and the same call goes on where an interrupted one stopped.
+    Say ``trained=True`` if the model is trained already. The settings of the three trainings (the
+    unpruned network, the search, the small network) are those of the preset quick unless given.
+    ``method`` is a name, path.py:function, or a function. With a folder ``out``, everything is kept
+    there, with an export and a report, and the same call continues where an interrupted one
+    stopped.
 
     >>> import torch
     >>> from transformable import models
@@ -65,47 +108,47 @@ def prune(
     >>> 0.475 <= after / before <= 0.525
     True
     """
-    name, searching = data.info.name, searching or quick_search(data.info.name)
+    name = data.info.name
     space = space or Space.trace(model, data.info.input_shape)
-    job = Prune(
-        model=type(model).__name__,
-        data=name,
-        budget=str(budget),
-        metric=metric,
-        tolerance=searching.tolerance,
-        residual=space.residual,
-        seed=seed,
-    )
-    pipeline = Pipeline(
+    job = PruningJob(
         model=copy.deepcopy(model),
+        trained=trained,
         dataset=data,
         space=space,
-        budget=Budget.of(budget, space, metric=metric, tolerance=searching.tolerance),
-        trained=trained,
+        budget=Budget.of(budget, space, metric=metric, tolerance=tolerance),
+        method=load_method(method) if isinstance(method, str) else method,
+        method_name=method if isinstance(method, str) else method.__name__,
         training=training or quick_teacher(name),
-        searching=searching,
-        distilling=distilling or quick_transfer(name),
-        job=job,
+        searching=searching or quick_search(name),
+        distilling=distilling or quick_student(name),
         recipe=Recipe(
             model=None,
             num_classes=data.info.num_classes,
             input_shape=data.info.input_shape,
             residual=space.residual,
         ),
-        fabric=fabric or make_fabric(),
-        progress=progress or Silent(),
+        source={"model": type(model).__name__, "data": name, "seed": seed},
     )
+    session = Session(seed=seed, fabric=fabric or make_fabric(), progress=progress or Silent())
     if out is None:
-        return pipeline(None)
-    pipeline.check()
-    with Run.open(out, job) as run:
-        run.begin()
-        run.claim(_fingerprint(model, data, space, trained))
-        return pipeline(run)
+        return run_job(job, session)
+    job.check(session)
+    settings = job.settings(
+        method=job.method_name,
+        budget=str(budget),
+        metric=metric,
+        tolerance=tolerance,
+        train=job.training,
+        search=job.searching,
+        student=job.distilling,
+        given=_fingerprint(model, data, space, trained),
+    )
+    with Run.open(out, settings) as run:
+        return run_job(job, replace(session, run=run))
 
 
 def _fingerprint(model: nn.Module, data: Dataset, space: Space, trained: bool) -> dict[str, Any]:
-    """What a config cannot say of a call: which network, which images, which sizes."""
+    """What settings cannot say of a call: digests of the network, the images and the sizes."""
     images, labels = next(iter(data.test.ordered(min(100, len(data.test)))))
     seen = b"".join(t.contiguous().numpy().tobytes() for t in (data.train.labels, images, labels))
     sizes = json.dumps([dict(space.widths), dict(space.depths)]).encode()

@@ -12,7 +12,10 @@ from ..runs.progress import Progress, Silent, Titled
 from ..runs.run_folder import Run
 from .devices import make_fabric
 
-__all__ = ["Session"]
+__all__ = ["MOVABLE", "Session"]
+
+MOVABLE = frozenset({"data_dir"})
+"""Settings of a part of a job that may differ when it is continued: the images may have moved."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +61,7 @@ class Session:
             folder,
             settings,
             lambda run: work(replace(self, run=run)),
+            may_differ=MOVABLE,
             wait=wait,
             share=self.fabric.broadcast,
         )

@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 
-from lightning_fabric import Fabric
 from rich.console import Group
 from rich.table import Table
 from torch import nn
@@ -12,10 +11,11 @@ from ..costing.budget import Budget
 from ..data import Dataset
 from ..searching.dry_run import rehearse
 from ..tracing.space import Space
-from .arguments import Search
+from ..training.session import Session
+from .options import Search
 from .outcome import Outcome
 
-__all__ = ["Plan", "plan"]
+__all__ = ["Plan", "dry_run"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,19 +51,24 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.0f} hours"
 
 
-def plan(
-    args: Search, model: nn.Module, dataset: Dataset, space: Space, budget: Budget, fabric: Fabric
+def dry_run(
+    options: Search,
+    model: nn.Module,
+    dataset: Dataset,
+    space: Space,
+    budget: Budget,
+    session: Session,
 ) -> Plan:
-    """Look at a few steps, and say what all of them would take."""
-    seen = rehearse(model, dataset, budget, args, space=space, fabric=fabric)
+    """Do a few steps, and say what all of them would take."""
+    seen = rehearse(model, dataset, budget, options, space=space, fabric=session.fabric)
     cost = {
         name: budget.cost(space, s)
         for name, s in (("smallest", space.smallest), ("full", space.full))
     }
     seconds = seen.steps * seen.seconds_per_step
-    if not args.weights:
+    if not options.weights:
         # a plain step takes about half as long
-        plain = dataset.train.steps(args.batch_size) * args.pretrain_epochs
+        plain = dataset.train.steps(options.batch_size) * (options.pretrain_epochs or 0)
         seconds += plain * seen.seconds_per_step / 2
     result = {
         "shapes": f"10^{math.log10(space.count):.1f}",
@@ -76,4 +81,4 @@ def plan(
         "seconds": seconds,
         "memory_bytes": seen.memory,
     }
-    return Plan(title=f"{args.model} on {args.data}: a search", result=result)
+    return Plan(title=f"{options.model} on {options.data}: a search", result=result)

@@ -4,12 +4,12 @@ The text under each field is its ``--help``.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from ..settings import Precision, at_least, named, one_of
-from .arguments import Count, File, Folder, Text
+from ..settings import Precision, at_least, check_fields
+from .options import Count, File, Folder, Numbers, Text
 
 __all__ = ["Cost", "Evaluate", "Export", "Report"]
 
@@ -33,15 +33,17 @@ class Export:
     """digits, cifar10, cifar100, folder:PATH or npz:PATH (default: the run's)."""
     data_dir: Folder = None
     """Folder that holds the files of the dataset (default: the run's)."""
-    workers: int = 2
+    workers: Annotated[int, at_least(0)] = 2
     """Processes that decode photos."""
     config: File = None
     """TOML file with any of these keys."""
     json: bool = False
     """Print one JSON object and nothing else."""
+    debug: bool = False
+    """On an error, print the traceback too."""
 
     def __post_init__(self) -> None:
-        at_least(self, "workers", 0)
+        check_fields(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +57,8 @@ class Report:
     """TOML file with any of these keys."""
     json: bool = False
     """Print one JSON object and nothing else."""
+    debug: bool = False
+    """On an error, print the traceback too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,23 +77,28 @@ class Evaluate:
     """Folder that holds the files of the dataset."""
     download: bool = False
     """Fetch the dataset if it is not there."""
+    mean: Numbers = ()
+    """Mean of the pixels (0 to 1) that the network was trained with (default: the run's, else the
+    dataset's own)."""
+    std: Numbers = ()
+    """Standard deviation of the pixels, likewise."""
     config: File = None
     """TOML file with any of these keys."""
-    batch_size: int = 500
+    batch_size: Annotated[int, at_least(1)] = 500
     """Images per forward pass."""
     device: str = "auto"
     """auto, cpu, mps, cuda or cuda:INDEX."""
     precision: Precision = "32-true"
     """Arithmetic: 32-bit, or mixed with bfloat16."""
-    workers: int = 2
+    workers: Annotated[int, at_least(0)] = 2
     """Processes that decode photos."""
     json: bool = False
     """Print one JSON object and nothing else."""
+    debug: bool = False
+    """On an error, print the traceback too."""
 
     def __post_init__(self) -> None:
-        at_least(self, "batch_size", 1)
-        at_least(self, "workers", 0)
-        one_of(self, "precision", get_args(Precision))
+        check_fields(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,13 +129,11 @@ class Cost:
     """TOML file with any of these keys."""
     json: bool = False
     """Print one JSON object and nothing else."""
+    debug: bool = False
+    """On an error, print the traceback too."""
 
     def __post_init__(self) -> None:
-        named(self, "model", "data")
-        for name in ("size", "num_classes"):
-            if getattr(self, name) is not None:
-                at_least(self, name, 1)
-        one_of(self, "residual", get_args(Residual))
+        check_fields(self)
         if self.shape and self.published:
             raise ValueError("give --shape or --published, not both")
         if self.published and (self.model, self.data) != (Cost.model, Cost.data):

@@ -1,4 +1,4 @@
-"""The numbers of a pruned network beside those of the network that it came from."""
+"""The numbers of a finished job: the pruned network beside the one that it came from."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -10,10 +10,10 @@ from ..networks.speed import faster, machine
 from ..shape import Shape
 from ..tracing.space import Space
 
-__all__ = ["layer_table", "summarise"]
+__all__ = ["layer_table", "result_numbers"]
 
 
-def summarise(
+def result_numbers(
     space: Space,
     shape: Shape,
     budget: Budget,
@@ -22,23 +22,23 @@ def summarise(
     sizes: Mapping[str, int],
     speed: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """What result.json holds; `tested` and `sizes` are of the networks "before" and "after"."""
-    latency = {row: speed[0][row]["median_ms"] for row in ("before", "after")}
+    """What result.json says of the networks "before" and "after", by these two names: their scores
+    in ``tested``, the bytes of their weights in ``sizes``, and their timings."""
     sides = {
         name: {
             "accuracy": tested[name]["accuracy"],
             "top5": tested[name]["top5"],
-            "macs": macs(space, of),
-            "params": params(space, of),
+            "macs": macs(space, counted),
+            "params": params(space, counted),
             "bytes": sizes[name],
-            "latency_ms": latency[name],
+            "latency_ms": speed[0][name]["median_ms"],
         }
-        for name, of in (("before", space.full), ("after", shape))
+        for name, counted in (("before", space.full), ("after", shape))
     }
     return {
         **sides,
         "target": budget.target(),
-        "shape": {"widths": dict(shape.widths), "depths": dict(shape.depths)},
+        "shape": shape.to_dict(),
         "residual": space.residual,
         "n": tested["after"]["n"],
         "speed": speed,

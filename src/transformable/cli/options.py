@@ -1,0 +1,369 @@
+"""The options of the long-running commands: frozen dataclasses that check their values.
+
+The text under each field is its ``--help``.
+"""
+
+import re
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+
+from tyro.conf import arg
+
+from ..presets import quick_search, quick_student, quick_teacher
+from ..settings import (
+    FRACTION,
+    RATIOS,
+    Constraint,
+    Distilling,
+    Metric,
+    Precision,
+    Preset,
+    Residual,
+    Searching,
+    Sizes,
+    Training,
+    Transfer,
+    at_least,
+    between,
+    check_fields,
+    plain_values,
+)
+
+__all__ = ["Common", "Compare", "Distill", "Prune", "Pruning", "Search", "Sweep", "Train", "Trials"]
+
+Text = Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")]
+File = Annotated[str | None, arg(metavar="FILE", help_behavior_hint="")]
+Folder = Annotated[str | None, arg(metavar="DIR", help_behavior_hint="")]
+Count = Annotated[int | None, at_least(1), arg(metavar="INT", help_behavior_hint="")]
+Numbers = Annotated[tuple[float, ...], arg(metavar="X Y Z", help_behavior_hint="")]
+List = Annotated[str, arg(metavar="A,B,..")]
+
+UNRECORDED = frozenset({"config", "debug", "dry_run", "json", "out"})
+"""Options that say how a command was called, not what it computes."""
+MAY_DIFFER = frozenset(
+    {"checkpoint_seconds", "data_dir", "device", "download", "preset", "workers"}
+)
+"""Options that do not change the result: a run may be continued with other values of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """What every long-running command takes."""
+
+    model: str = "resnet20"
+    """Name of a network, or path.py:factory."""
+    data: str = "digits"
+    """digits, cifar10, cifar100, cifar10:16 (averaged to 16x16), folder:PATH or npz:PATH."""
+    data_dir: Folder = None
+    """Folder that holds the files of the dataset."""
+    download: bool = False
+    """Fetch the dataset if it is not there."""
+    mean: Numbers = ()
+    """Mean of the pixels (0 to 1) that the network was trained with, one number or one a channel
+    (default: the dataset's own)."""
+    std: Numbers = ()
+    """Standard deviation of the pixels, likewise."""
+    validation: Annotated[float, FRACTION] = 0.05
+    """Share of the training set that is held out to watch the training (0: none)."""
+    preset: Preset = "quick"
+    """Where the settings start from: quick (minutes) or paper (the published schedule)."""
+    config: File = None
+    """TOML file with any of these keys."""
+    out: Folder = None
+    """Run folder (default: in runs/, by command, model, data and seed)."""
+    seed: Annotated[int, at_least(0), Constraint("below 2**63", lambda seed: seed < 2**63)] = 0
+    """Decides the initial weights, the order of the images and their augmentation."""
+    device: str = "auto"
+    """auto, cpu, mps, cuda or cuda:INDEX."""
+    devices: Annotated[int, at_least(1)] = 1
+    """How many devices (with cpu: processes) share each batch."""
+    precision: Precision = "32-true"
+    """Arithmetic: 32-bit, or mixed with bfloat16."""
+    workers: Annotated[int, at_least(0)] = 2
+    """Processes that decode photos."""
+    checkpoint_seconds: Annotated[float, at_least(0)] = 30.0
+    """Longest time between two checkpoints; there is one after each epoch too."""
+    json: bool = False
+    """Print one JSON object and nothing else."""
+    debug: bool = False
+    """On an error, print the traceback too."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def settings(self) -> dict[str, Any]:
+        """What config.toml in the run folder holds."""
+        values = plain_values(self)
+        return {name: value for name, value in values.items() if name not in UNRECORDED}
+
+    def source(self) -> dict[str, Any]:
+        """Where the network and the images come from."""
+        names = ("model", "data", "data_dir", "mean", "std", "validation", "seed", "precision")
+        settings = self.settings()
+        return {name: settings[name] for name in names if name in settings}
+
+    def folder(self, prefix: str = "") -> Path:
+        """The run folder.
+
+        >>> str(Train(model="nets/mine.py:tiny", data="npz:faces.npz", seed=3).folder())
+        'runs/nets-mine.py-tiny-npz-faces.npz-seed3'
+        """
+        if self.out is not None:
+            return Path(self.out)
+        words = re.sub(r"[^\w.]+", "-", f"{prefix}{self.model}-{self.data}").strip("-.")
+        return Path("runs") / f"{words}-seed{self.seed}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Space:
+    """Which sizes a network may have."""
+
+    residual: Residual = "pad"
+    """What becomes of an add whose sides differ in width."""
+    sizes: Sizes = "both"
+    """Which sizes may change: widths, depths or both."""
+    ratios: tuple[float, ...] = RATIOS
+    """Candidate widths of a layer, as fractions of its width now; above 1 it may grow."""
+    divisor: Annotated[int, at_least(1)] = 1
+    """Round candidate widths to multiples of this."""
+    depth_step: Annotated[int, at_least(1)] = 1
+    """Step between the candidate depths of a stage."""
+    metric: Metric = "macs"
+    """What is counted: macs or params."""
+    tolerance: Annotated[float, between(0, 1)] = 0.05
+    """How far from the target the cost may be, as a share of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(Common, Training):
+    """Train a network and test it.
+
+    The same command on the same run folder goes on where it stopped. Values come
+    from the preset, then the config file, then the command line.
+    """
+
+    shape: File = None
+    """JSON file with a shape: train the network that has it, from scratch."""
+    residual: Residual = "pad"
+    """With a shape: what becomes of an add whose sides differ in width."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distill(Common, Distilling):
+    """Train the network of a shape with what the unpruned one has learnt.
+
+    The same command on the same run folder goes on where it stopped. Values come
+    from the preset, then the config file, then the command line.
+    """
+
+    shape: File = None
+    """JSON file with the shape of the small network."""
+    teacher: Text = None
+    """The unpruned network, trained: a run folder, or a weights file of --model."""
+    sort: bool = True
+    """With init: take the most important channels of each layer instead of its first ones."""
+    residual: Residual = "pad"
+    """What becomes of an add whose sides differ in width."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search(Common, Space, Searching):
+    """Learn how wide each layer and how deep each stage should be for a budget.
+
+    The same command on the same run folder goes on where it stopped. Values come
+    from the preset, then the config file, then the command line.
+    """
+
+    budget: str = "0.5"
+    """What the network may cost: a fraction of what it costs now (0.5) or a number (20M)."""
+    weights: Text = None
+    """Trained weights to start from: a file, or the run folder of tas train."""
+    pretrain_epochs: Annotated[int | None, at_least(0), arg(metavar="INT")] = None
+    """Without them: epochs of plain training before the search (default: 8, paper: 0)."""
+    validation: Annotated[float, FRACTION] = 0.0
+    """Share of the training set that is held out of the search (0: none)."""
+    dry_run: bool = False
+    """Say what there is to search and how long it would take, and stop."""
+
+    def __post_init__(self) -> None:
+        Searching.__post_init__(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pruning(Common, Space):
+    """What every command takes that goes from a network to smaller, trained ones."""
+
+    teacher: Text = None
+    """The unpruned network, trained: a run folder, or a weights file of --model (default: it is
+    trained here)."""
+    teacher_epochs: Count = None
+    """Epochs of training the unpruned network: short for --train.epochs."""
+    search_epochs: Count = None
+    """Epochs of the search: short for --search.epochs."""
+    epochs: Count = None
+    """Epochs of training the small network: short for --student.epochs."""
+    batch_size: Count = None
+    """Images per step, in all three."""
+    train: Training = field(default_factory=lambda: quick_teacher("digits"))
+    """The training of the unpruned network; the defaults here and below are the preset's."""
+    search: Searching = field(default_factory=lambda: quick_search("digits"))
+    """The search, or what another method does to find the small network."""
+    student: Distilling = field(default_factory=lambda: quick_student("digits"))
+    """The training of the small network."""
+
+    short_for: ClassVar[dict[str, tuple[str, ...]]] = {
+        "teacher_epochs": ("train.epochs",),
+        "search_epochs": ("search.epochs",),
+        "epochs": ("student.epochs",),
+        "batch_size": ("train.batch_size", "search.batch_size", "student.batch_size"),
+    }
+
+    def expanded(self, base: Self) -> Self:
+        """The short options written into their sections.
+
+        ``base`` are the options before: a section's own value that was given too is a conflict.
+        """
+        changed = self
+        for short, names in self.short_for.items():
+            value = getattr(self, short)
+            for section, name in (full.split(".") for full in names if value is not None):
+                inner = getattr(self, section)
+                given = getattr(inner, name)
+                if given not in (value, getattr(getattr(base, section), name)):
+                    raise ValueError(
+                        f"{short} is {value} and {section}.{name} is {given}; give only one of them"
+                    )
+                outer = getattr(changed, section)
+                changed = replace(changed, **{section: replace(outer, **{name: value})})
+        return replace(changed, **dict.fromkeys(self.short_for))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prune(Pruning):
+    """Make a network smaller: train it, find a smaller one, train that by distillation.
+
+    Then both networks are tested and timed, and the small one is exported and explained in a
+    report. The same command on the same run folder goes on where it stopped.
+    """
+
+    budget: str = "0.5"
+    """What the network may cost: a fraction of what it costs now (0.5) or a number (20M)."""
+    method: str = "tas"
+    """How the small network is found: tas, tas-width, tas-depth, uniform, random, pfec, fpgm,
+    taylor, slimming, sfp, cp, amc, autoslim, lccl, or path.py:function."""
+    transfer: Annotated[
+        Literal["none", "init", "kd", "init+kd"] | None, arg(help_behavior_hint="")
+    ] = None
+    """What the small network takes over: short for --student.transfer."""
+    export: bool = True
+    """Write the small network as safetensors, ONNX and torch.export."""
+
+    short_for: ClassVar[dict[str, tuple[str, ...]]] = {
+        **Pruning.short_for,
+        "transfer": ("student.transfer",),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trials(Pruning):
+    """What the commands take that run many trials."""
+
+    methods: List = "tas"
+    """Which methods: those of tas prune --help, or path.py:function."""
+    seeds: Annotated[int, at_least(1)] = 3
+    """How many seeds, counted from --seed; the teacher is trained with the first."""
+    transfer: List = "init"
+    """How the small networks are trained: one or more of none, init, kd, init+kd."""
+    jobs: Annotated[int, at_least(1)] = 1
+    """Trials that run side by side; they share the processors."""
+    export: bool = False
+    """Write every small network as safetensors, ONNX and torch.export (tas export does one)."""
+
+    may_grow: ClassVar[frozenset[str]] = frozenset({"methods", "seeds", "transfer", "jobs"})
+    """The options with which a folder may be asked for more."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.devices > 1:
+            raise ValueError("trials take one device each: use --jobs instead of --devices")
+        for name in ("methods", "transfer"):
+            if not split(getattr(self, name)):
+                raise ValueError(f"{name} must not be empty")
+        for name in split(self.transfer):
+            if name not in get_args(Transfer):
+                known = ", ".join(get_args(Transfer))
+                raise ValueError(f"transfer must be some of {known}, not {name!r}")
+
+    def transfers(self) -> list[Transfer]:
+        """The kinds of transfer."""
+        return [name for name in get_args(Transfer) if name in split(self.transfer)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compare(Trials):
+    """Which method is best for a network and a budget: all on equal terms.
+
+    One teacher; the small networks are trained on the same images in the same order, for the same
+    epochs with the same schedule. Runs that are done are not run again, also if more methods, seeds
+    or kinds of transfer are asked for; one that fails is shown with its reason, and tried again by
+    the next call.
+    """
+
+    methods: List = (
+        "tas,tas-width,tas-depth,uniform,random,pfec,fpgm,taylor,slimming,sfp,cp,amc,autoslim,lccl"
+    )
+    """Which methods; path.py:function is one of your own."""
+    budget: str = "0.5"
+    """What the network may cost: a fraction of what it costs now (0.5) or a number (20M)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep(Trials):
+    """How accurate a network can be for what it costs: one method, or more, over several budgets.
+
+    With the extra sweep, the trials are kept in an Optuna study: several processes, on one machine
+    or on many, that are given the same storage share them. Those that share no folder should be
+    given the same teacher.
+    """
+
+    seeds: Annotated[int, at_least(1)] = 1
+    """How many seeds, counted from --seed; the teacher is trained with the first."""
+    budgets: List = "0.3,0.5,0.7"
+    """What the network may cost: fractions of what it costs now (0.5) or numbers (20M)."""
+    storage: Text = None
+    """Where the study is kept: a database as a URL (default: the file study.db in the folder)."""
+    study: str = "sweep"
+    """Name of the study."""
+
+    # the trials of a study have the same kinds of transfer for all who share it
+    may_grow: ClassVar[frozenset[str]] = frozenset(
+        {"methods", "seeds", "jobs", "budgets", "storage", "study"}
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not split(self.budgets):
+            raise ValueError("budgets must not be empty")
+
+
+def split(text: str) -> list[str]:
+    """
+    >>> split("pfec, fpgm,,pfec")
+    ['pfec', 'fpgm']
+    """
+    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def option_names(kind: Any) -> list[str]:
+    """All options of a command, as they are written behind ``--``.
+
+    >>> "student.weight-decay" in option_names(Prune)
+    True
+    """
+    names = []
+    for entry in fields(kind):
+        inner = entry.type if hasattr(entry.type, "__dataclass_fields__") else None
+        prefix = entry.name.replace("_", "-")
+        names += [prefix] if inner is None else [f"{prefix}.{name}" for name in option_names(inner)]
+    return names

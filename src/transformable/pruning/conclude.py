@@ -1,0 +1,91 @@
+"""The end of a job: both networks are timed, the small one is exported, the result is explained."""
+
+import copy
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from ..atomic_files import weights_as_bytes, write_whole
+from ..methods import MethodResult
+from ..networks import onnx_file
+from ..networks.export import export, first_images, refusal
+from ..networks.model_card import model_card
+from ..networks.recipe import Recipe
+from ..networks.speed import measure
+from ..report import write_report
+from ..training.session import Session
+from .job import PruningJob
+from .result import result_numbers
+from .steps import recipe_of
+
+__all__ = ["conclude"]
+
+
+def conclude(
+    job: PruningJob,
+    found: MethodResult,
+    student: nn.Module,
+    scores: dict[str, dict[str, Any]],
+    seconds: dict[str, float],
+    session: Session,
+) -> dict[str, Any]:
+    """All numbers of the job, as in result.json; ``scores`` are those of "before" and "after"."""
+    networks = {"before": job.model, "after": student}
+    recipe, folder = recipe_of(job, found), None if session.run is None else session.run.folder
+    exported: dict[str, Any] = {}
+    if folder is not None and job.export:
+        session.progress.start("exporting", 1, 0)
+        images = first_images(job.dataset)
+        exported = export(student, folder / "export", images, recipe=recipe, shape=found.shape)
+    session.progress.start("measuring", 1, 0)
+    with tempfile.TemporaryDirectory() as scratch:
+        onnx = _onnx_files(job.model, recipe, exported, Path(scratch))
+        speed = measure(networks, recipe.input_shape, device=session.fabric.device, onnx=onnx)
+    result = {
+        **result_numbers(
+            job.space,
+            found.shape,
+            job.budget,
+            tested=scores,
+            sizes={name: len(weights_as_bytes(net)) for name, net in networks.items()},
+            speed=speed,
+        ),
+        "method": job.method_name,
+        "notes": found.notes,
+        "measured": found.restore_budget is not None,
+        "transfer": job.distilling.transfer,
+        "trained": job.trained,
+        "seconds": seconds,
+        "command": job.command,
+        "teacher": job.source.get("teacher"),
+        **{name: job.source[name] for name in ("model", "data", "seed")},
+    }
+    if found.restore_budget is not None:
+        params = sum(parameter.numel() for parameter in student.parameters())
+        result["after"] |= {"macs": scores["after"]["cost"], "params": params}
+    if session.run is not None:
+        result["out"] = str(session.run.folder)
+        if exported:
+            result["export"] = exported
+            card = model_card(result, job.dataset.info, recipe, exported)
+            write_whole(session.run.folder / "export" / "README.md", card)
+        session.run.save_result(result)
+        write_report(session.run.folder)
+    return result
+
+
+def _onnx_files(
+    teacher: nn.Module, recipe: Recipe, exported: dict[str, Any], scratch: Path
+) -> dict[str, Path]:
+    """Both networks as ONNX files to be timed, if the small one could be written as one."""
+    if "model.onnx" not in exported.get("files", {}):
+        return {}
+    before = scratch / "before.onnx"
+    try:
+        with refusal("ONNX"):
+            onnx_file.write(copy.deepcopy(teacher).cpu().eval(), recipe.input_shape, before)
+    except ValueError:  # then both are timed in PyTorch alone
+        return {}
+    return {"before": before, "after": Path(exported["out"]) / "model.onnx"}

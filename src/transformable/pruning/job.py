@@ -1,0 +1,78 @@
+"""A pruning job: what goes in, and the checks before anything is computed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from ..costing.budget import Budget
+from ..data import Dataset
+from ..methods import Method
+from ..networks.build import check_outputs
+from ..networks.recipe import Recipe
+from ..searching.derive import check_possible
+from ..searching.search import halves
+from ..settings import Distilling, Searching, Training, plain_values
+from ..slimming.slim import check_same_network
+from ..tracing.space import Space
+from ..training.session import Session
+from ..training.train import check_steps
+
+__all__ = ["PruningJob"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PruningJob:
+    """A network, its images and a budget, and how a small network is found and trained."""
+
+    model: nn.Module
+    """The unpruned network; it is trained in place unless it is trained already."""
+    trained: bool
+    dataset: Dataset
+    space: Space
+    budget: Budget
+    method: Method
+    method_name: str
+    training: Training
+    """Of the unpruned network."""
+    searching: Searching
+    distilling: Distilling
+    """Of the small network."""
+    recipe: Recipe
+    source: Mapping[str, Any] = field(default_factory=dict)
+    """Where the network and the images come from, as plain values: model, data, seed and so on."""
+    command: str = ""
+    """The command line, to be shown in the report."""
+    export: bool = True
+    """Whether the small network is also written for use without this package."""
+
+    def settings(self, **own: Any) -> dict[str, Any]:
+        """What the run folder of one part of the job belongs to: the source, and its own settings.
+
+        A setting may be one of the dataclasses, whose fields are then taken.
+        """
+        plain = {
+            name: plain_values(value) if hasattr(value, "__dataclass_fields__") else value
+            for name, value in own.items()
+        }
+        return {**self.source, **plain}
+
+    def check(self, session: Session) -> None:
+        """Refuse what cannot be done before anything is computed."""
+        info = self.dataset.info
+        check_outputs(self.model, info.input_shape, info.num_classes, info.name)
+        check_same_network(self.model, self.space)
+        if self.space.input_shape != info.input_shape:
+            raise ValueError(
+                f"the space was traced for images of {self.space.input_shape}, and those of "
+                f"{info.name} are {info.input_shape}"
+            )
+        check_possible(self.space, self.budget)
+        world = session.fabric.world_size
+        for settings, split in (
+            (self.training, self.dataset.train),
+            (self.distilling, self.dataset.train),
+            *((self.searching, half) for half in halves(self.dataset.train, session.seed)),
+        ):
+            check_steps(split, settings.batch_size, world)

@@ -1,0 +1,162 @@
+"""The three trainings of a job: the teacher, the method's own, the student; each is done once."""
+
+import copy
+import json
+import time
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..atomic_files import write_whole
+from ..layers import initialise
+from ..methods import Context, MethodResult
+from ..networks.recipe import Recipe
+from ..networks.weights import load_weights
+from ..runs.run_folder import Run
+from ..shape import Shape
+from ..slimming.slim import slim
+from ..training.distill import distill
+from ..training.evaluate import evaluate
+from ..training.session import MOVABLE, Session
+from ..training.train import train
+from .job import PruningJob
+
+__all__ = ["apply_method", "recipe_of", "train_student", "train_teacher"]
+
+
+def train_teacher(job: PruningJob, session: Session, *, wait: bool = False) -> dict[str, Any]:
+    """Train the unpruned network, or test it if it is trained; its weights are then in the model.
+
+    Returns its scores. A teacher that another process is training is refused, or waited for.
+    """
+
+    def work(session: Session) -> dict[str, Any]:
+        if session.run is not None:
+            session.run.start()
+            session.run.save_text("network.json", job.recipe.to_json())
+        if not job.trained:
+            return train(job.model, job.dataset, job.training, session).scores()
+        if session.run is not None:
+            session.run.save_weights(job.model)
+        tested = evaluate(job.model, job.dataset.test, fabric=session.fabric)
+        return {**{name: tested[name] for name in ("accuracy", "top5", "n")}, "seconds": 0.0}
+
+    settings = job.settings(train=job.training)
+    scores, folder = session.titled("1/3 teacher").once("teacher", settings, work, wait=wait)
+    if folder is not None:
+        load_weights(job.model, folder / "model.safetensors")
+    job.model.eval()
+    return scores
+
+
+def apply_method(job: PruningJob, session: Session) -> tuple[MethodResult, float]:
+    """The small network that the method makes of the teacher, and the seconds that it took."""
+    session = session.titled("2/3 search")
+    settings = job.settings(method=job.method_name, search=job.searching)
+    made: list[MethodResult] = []
+
+    def work(session: Session) -> dict[str, Any]:
+        result, seconds = _timed_method(job, session)
+        made.append(result)
+        if session.run is not None:
+            session.run.save_text("shape.json", result.shape.to_json() + "\n")
+            session.run.save_weights(result.model)
+        measured = result.restore_budget is not None
+        notes = {"notes": result.notes, "measured": measured, "seconds": seconds}
+        return {"shape": result.shape.to_dict(), "cost": result.cost, **notes}
+
+    record, folder = session.once("search", settings, work)
+    if made:
+        return made[0], record["seconds"]
+    assert folder is not None
+    if record["measured"]:
+        # what brings such a network back into the budget is not in a file: run the method again,
+        # which continues from its own checkpoint
+        with Run.open(folder, settings, may_differ=MOVABLE) as run:
+            return _timed_method(job, replace(session, run=run))[0], record["seconds"]
+    shape = Shape.from_dict(record["shape"])
+    model = slim(job.model, job.space, shape)
+    load_weights(model, folder / "model.safetensors")
+    found = MethodResult(shape=shape, model=model, cost=record["cost"], notes=record["notes"])
+    return found, record["seconds"]
+
+
+def _timed_method(job: PruningJob, session: Session) -> tuple[MethodResult, float]:
+    """Call the method; its seconds include those before an interruption."""
+    run, budget = session.run, job.budget
+    clock = None if run is None else run.folder / "seconds.json"
+    if run is not None:
+        run.start()
+    before = 0.0 if clock is None or not clock.exists() else json.loads(clock.read_text())
+    start = time.perf_counter()
+    context = Context(dataset=job.dataset, searching=job.searching, session=session)
+    try:
+        result = job.method(job.model, job.space, budget, context)
+    finally:
+        seconds = before + time.perf_counter() - start
+        if clock is not None:
+            write_whole(clock, json.dumps(seconds))
+    if not budget.holds(result.cost):
+        raise ValueError(
+            f"{job.method_name} found a network with {result.cost:,} {budget.metric}, outside of "
+            f"{budget.low:,} to {budget.high:,}"
+        )
+    return result, seconds
+
+
+def train_student(
+    job: PruningJob, found: MethodResult, session: Session
+) -> tuple[nn.Module, dict[str, Any]]:
+    """The small network, trained, and its scores and cost."""
+    student = _initial_student(job, found, session.seed)
+
+    def work(session: Session) -> dict[str, Any]:
+        run = session.run
+        if run is not None:
+            run.start()
+            run.save_text("shape.json", found.shape.to_json() + "\n")
+            run.save_text("network.json", recipe_of(job, found).to_json())
+        trained = distill(
+            student,
+            job.dataset,
+            job.distilling,
+            session,
+            teacher=job.model,
+            each_epoch=found.each_epoch,
+        )
+        scores = trained.scores()
+        if found.restore_budget is None:
+            return {**scores, "cost": found.cost}
+        cost = found.restore_budget(student)
+        if run is not None:
+            run.save_weights(student)
+        tested = evaluate(student, job.dataset.test, fabric=session.fabric)
+        return {**scores, **{name: tested[name] for name in ("accuracy", "top5")}, "cost": cost}
+
+    settings = job.settings(method=job.method_name, student=job.distilling)
+    scores, folder = session.titled("3/3 student").once("student", settings, work)
+    if folder is not None:
+        load_weights(student, folder / "model.safetensors")
+    return student.eval(), scores
+
+
+def recipe_of(job: PruningJob, found: MethodResult) -> Recipe:
+    """How the small network is built again; one with measured cost has layers of its own."""
+    return job.recipe if found.restore_budget is None else replace(job.recipe, model=None)
+
+
+def _initial_student(job: PruningJob, found: MethodResult, seed: int) -> nn.Module:
+    """The small network as its training begins: as the method left it, or with fresh weights."""
+    student = copy.deepcopy(found.model).cpu()
+    if "init" in job.distilling.transfer:
+        return student
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if found.restore_budget is None:
+            return slim(job.model, job.space, found.shape, weights="fresh")
+        # what is drawn for a weight depends on its memory format
+        student.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+        initialise(student)
+    return student
