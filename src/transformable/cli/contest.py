@@ -22,8 +22,8 @@ from ..comparing.shared_queue import hidden
 from ..comparing.trial import Bench
 from ..costing.budget import Budget
 from ..costing.cost import macs, params
-from ..networks.build import network
-from ..networks.speed import machine
+from ..networks.build import build_for_dataset
+from ..networks.speed import describe_machine
 from ..networks.weights import load_weights
 from ..presets import SEARCHES, TEACHERS, TRANSFERS
 from ..pruning.teacher import teach
@@ -75,7 +75,7 @@ class Contest:
     def of(cls, args: Grid, folder: Path) -> "Contest":
         """Refuse what cannot be done before anything is."""
         info = data.info(args.data, args.data_dir)
-        model = network(args.model, info)
+        model = build_for_dataset(args.model, info)
         space = space_of(args, model, info)
         if args.teacher is not None and not (folder / "teacher" / "result.json").is_file():
             load_trained(model, args.model, args.teacher)
@@ -172,7 +172,7 @@ class Contest:
             "epochs": training.epochs,
             "jobs": args.jobs,
             # what each trial had of them
-            "environment": {**machine(), "threads": threads(args.jobs)},
+            "environment": {**describe_machine(), "threads": threads(args.jobs)},
         }
 
     def conclude(self, rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -7,13 +7,14 @@ from torch import nn
 
 from ..costing.cost import macs, params
 from ..data import Dataset
-from ..networks.build import network
+from ..networks.build import build_for_dataset
 from ..networks.load import load
 from ..runs.run_folder import Run
 from ..shape import Shape
 from ..tracing.space import Space
-from ..training.distill import check_teacher, small_network
+from ..training.checks import check_teacher
 from ..training.distill import distill as distill_network
+from ..training.distill import small_network
 from ..training.train import check_steps
 from .arguments import Distill
 from .job import load_trained, numbers, once, prepare, recipe_of, visible
@@ -81,6 +82,6 @@ def _teacher(args: Distill, model: nn.Module, dataset: Dataset) -> nn.Module | N
     if Path(args.teacher).is_dir():
         folder = Path(args.teacher)
         return load(folder / "teacher" if (folder / "teacher").is_dir() else folder)
-    teacher = network(args.model, dataset.info)
+    teacher = build_for_dataset(args.model, dataset.info)
     load_trained(teacher, args.model, args.teacher)
     return teacher

@@ -7,10 +7,11 @@ from typing import Any
 import torch
 
 from .. import data
-from ..networks.build import check_outputs, network
+from ..networks.build import build_for_dataset
 from ..networks.load import load, network_folder
 from ..networks.weights import load_weights
 from ..runs.progress import Bar
+from ..training.checks import check_outputs
 from ..training.devices import make_fabric
 from ..training.evaluate import evaluate as evaluate_model
 from .arguments import Train
@@ -41,11 +42,11 @@ def evaluate(args: Evaluate) -> Outcome:
     )
     if args.run is not None:
         info = dataset.info
-        model = load(args.run, None if args.model is None else network(args.model, info))
-        check_outputs(model, info.input_shape, info.num_classes, info.name)
+        model = load(args.run, None if args.model is None else build_for_dataset(args.model, info))
+        check_outputs(model, info)
     else:
         assert args.weights is not None
-        model = network(source["model"], dataset.info)
+        model = build_for_dataset(source["model"], dataset.info)
         load_weights(model, args.weights)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     batches = -(-len(dataset.test) // args.batch_size)

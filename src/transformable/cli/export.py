@@ -10,13 +10,14 @@ from rich.table import Table
 
 from .. import data
 from ..atomic_files import write_whole
-from ..networks.build import check_outputs, network
+from ..blueprint import Blueprint
+from ..networks.build import build_for_dataset
+from ..networks.export import comparison_images
 from ..networks.export import export as export_network
-from ..networks.export import first_images
 from ..networks.load import load, network_folder
 from ..networks.model_card import model_card
-from ..networks.recipe import Recipe
 from ..shape import Shape
+from ..training.checks import check_outputs
 from .evaluate import trained_on
 from .job import anywhere
 from .outcome import Outcome
@@ -32,9 +33,9 @@ def export(args: Export) -> Outcome:
     folder = Path(args.run)
     source = trained_on(folder, args.data, args.data_dir)
     place = network_folder(folder)
-    recipe = Recipe.read(place)
+    blueprint = Blueprint.read(place)
     if args.model is not None:
-        recipe = replace(recipe, model=anywhere(args.model))
+        blueprint = replace(blueprint, model=anywhere(args.model))
     dataset = data.load(
         source["data"],
         source["data_dir"],
@@ -43,19 +44,19 @@ def export(args: Export) -> Outcome:
         workers=args.workers,
     )
     info = dataset.info
-    model = load(folder, None if args.model is None else network(args.model, info))
-    check_outputs(model, info.input_shape, info.num_classes, info.name)
+    model = load(folder, None if args.model is None else build_for_dataset(args.model, info))
+    check_outputs(model, info)
     shape, out = place / "shape.json", Path(args.out) if args.out else folder / "export"
     result = export_network(
         model,
         out,
-        first_images(dataset),
-        recipe=recipe,
+        comparison_images(dataset),
+        blueprint=blueprint,
         shape=Shape.read(shape) if shape.is_file() else None,
     )
     params = sum(parameter.numel() for parameter in model.parameters())
     told = {"params": params, "macs": None, **source, **_result(folder)}
-    write_whole(out / "README.md", model_card(told, info, recipe, result))
+    write_whole(out / "README.md", model_card(told, info, blueprint, result))
     failed = {n: why for n, why in result["left_out"].items() if "not installed" not in why}
     for name, reason in failed.items():
         raise ValueError(f"{out} has no {name}: {reason}")

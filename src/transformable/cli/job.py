@@ -12,9 +12,9 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from .. import data
+from ..blueprint import BLUEPRINT_FILE, Blueprint
 from ..data import Dataset, Info
-from ..networks.build import network
-from ..networks.recipe import RECIPE, Recipe
+from ..networks.build import build_for_dataset
 from ..networks.weights import load_weights
 from ..runs.progress import Bar
 from ..runs.run_folder import Run, default_folder
@@ -55,7 +55,7 @@ def prepare(args: Train | Search | Distill | Pruning) -> tuple[Fabric, Dataset, 
         workers=args.workers,
     )
     torch.manual_seed(args.seed)
-    return fabric, dataset, network(args.model, dataset.info)
+    return fabric, dataset, build_for_dataset(args.model, dataset.info)
 
 
 def space_of(args: Search | Pruning, model: nn.Module, info: Info) -> Space:
@@ -125,9 +125,9 @@ def numbers(
     }
 
 
-def recipe_of(args: Train | Distill | Pruning, dataset: Dataset) -> Recipe:
+def recipe_of(args: Train | Distill | Pruning, dataset: Dataset) -> Blueprint:
     """How the network of a run is built again."""
-    return Recipe(
+    return Blueprint(
         model=anywhere(args.model),
         num_classes=dataset.info.num_classes,
         input_shape=dataset.info.input_shape,
@@ -150,7 +150,7 @@ def load_trained(model: nn.Module, name: str, given: str) -> None:
     try:
         load_weights(model, path / "model.safetensors")
     except ValueError as error:
-        theirs = Recipe.read(path).model if (path / RECIPE).is_file() else None
+        theirs = Blueprint.read(path).model if (path / BLUEPRINT_FILE).is_file() else None
         if theirs is None or theirs == anywhere(name):
             raise
         raise ValueError(

@@ -13,14 +13,14 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from ..atomic_files import write_whole
+from ..blueprint import Blueprint
 from ..cli.arguments import Distill, Search, job_of
 from ..costing.budget import Budget
 from ..costing.cost import macs, params
 from ..data import Dataset
 from ..layers import initialise
 from ..methods import Context, Found, method
-from ..networks.recipe import Recipe
-from ..networks.speed import latency
+from ..networks.speed import time_networks
 from ..networks.weights import load_weights
 from ..runs.progress import Progress, Titled
 from ..runs.run_folder import Run
@@ -46,7 +46,7 @@ class Bench:
     space: Space
     searching: Searching
     distilling: Callable[[Transfer], Distilling]
-    recipe: Recipe
+    recipe: Blueprint
     fabric: Fabric
     progress: Progress
 
@@ -181,7 +181,7 @@ class Bench:
     def _speed(self, student: nn.Module) -> dict[str, float]:
         """Milliseconds for one image, and those of the teacher, timed in turn with it."""
         networks = {"student": student, "teacher": self.teacher}
-        times = latency(networks, self.space.input_shape, device=self.fabric.device)
+        times = time_networks(networks, self.space.input_shape, device=self.fabric.device)
         return {
             "latency_ms": times["student"].median_ms,
             "teacher_latency_ms": times["teacher"].median_ms,

@@ -3,7 +3,6 @@
 Each stage is a run folder inside the folder of the job, and is done once.
 """
 
-import copy
 import json
 import tempfile
 from dataclasses import dataclass
@@ -14,15 +13,14 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from ..atomic_files import weights_as_bytes, write_whole
+from ..blueprint import Blueprint
 from ..cli.arguments import Distill, Prune, Search, Train, job_of
 from ..costing.budget import Budget
 from ..data import Dataset
 from ..networks import onnx_file
-from ..networks.build import check_outputs
-from ..networks.export import export, first_images, refusal
+from ..networks.export import comparison_images, export
 from ..networks.model_card import model_card
-from ..networks.recipe import Recipe
-from ..networks.speed import measure
+from ..networks.speed import measure_speed
 from ..networks.weights import load_weights
 from ..report import write_report
 from ..runs.once import Stages
@@ -34,6 +32,7 @@ from ..settings import Distilling, Searching, Training
 from ..shape import Shape
 from ..slimming.slim import check_same_network
 from ..tracing.space import Space
+from ..training.checks import check_outputs
 from ..training.distill import distill, small_network
 from ..training.train import check_steps
 from .summary import summarise
@@ -69,7 +68,7 @@ class Pipeline:
     searching: Searching
     distilling: Distilling
     job: Prune
-    recipe: Recipe
+    recipe: Blueprint
     fabric: Fabric
     progress: Progress
     command: str = ""
@@ -93,7 +92,7 @@ class Pipeline:
     def check(self) -> None:
         """Refuse what cannot be done before anything is."""
         info = self.dataset.info
-        check_outputs(self.model, info.input_shape, info.num_classes, info.name)
+        check_outputs(self.model, info)
         check_same_network(self.model, self.space)
         if self.space.input_shape != info.input_shape:
             raise ValueError(
@@ -187,7 +186,7 @@ class Pipeline:
         with tempfile.TemporaryDirectory() as scratch:
             self.progress.start("measuring", 1, 0)
             files = {} if run is None else _onnx_files(networks, self.recipe, Path(scratch))
-            speed = measure(
+            speed = measure_speed(
                 networks, self.recipe.input_shape, device=self.fabric.device, onnx=files
             )
         sizes = {name: len(weights_as_bytes(net)) for name, net in networks.items()}
@@ -207,7 +206,7 @@ class Pipeline:
             summary["out"] = str(run.folder)
             place = run.folder / "export"
             summary["export"] = export(
-                student, place, first_images(self.dataset), recipe=self.recipe, shape=shape
+                student, place, comparison_images(self.dataset), blueprint=self.recipe, shape=shape
             )
             card = model_card(summary, self.dataset.info, self.recipe, summary["export"])
             write_whole(place / "README.md", card)
@@ -224,15 +223,12 @@ class Pipeline:
         }
 
 
-def _onnx_files(networks: dict[str, nn.Module], recipe: Recipe, folder: Path) -> dict[str, Path]:
+def _onnx_files(networks: dict[str, nn.Module], recipe: Blueprint, folder: Path) -> dict[str, Path]:
     """Both networks as ONNX files, if that is installed and both can be written."""
-    if not onnx_file.available():
-        return {}
     files = {name: folder / f"{name}.onnx" for name in networks}
     try:
-        with refusal("ONNX"):
-            for name, net in networks.items():
-                onnx_file.write(copy.deepcopy(net).cpu().eval(), recipe.input_shape, files[name])
+        for name, net in networks.items():
+            onnx_file.write(net, recipe.input_shape, files[name])
     except ValueError:  # a network that ONNX has no words for is measured in PyTorch alone
         return {}
     return files

@@ -10,10 +10,10 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from ..atomic_files import weights_as_bytes
+from ..blueprint import Blueprint
 from ..cli.arguments import Prune
 from ..costing.budget import Budget
 from ..data import Dataset
-from ..networks.recipe import Recipe
 from ..presets import quick_search, quick_teacher, quick_transfer
 from ..runs.progress import Progress, Silent
 from ..runs.run_folder import Run
@@ -86,7 +86,7 @@ def prune(
         searching=searching,
         distilling=distilling or quick_transfer(name),
         job=job,
-        recipe=Recipe(
+        recipe=Blueprint(
             model=None,
             num_classes=data.info.num_classes,
             input_shape=data.info.input_shape,

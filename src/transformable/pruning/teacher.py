@@ -5,9 +5,9 @@ from typing import Any
 from lightning_fabric import Fabric
 from torch import nn
 
+from ..blueprint import Blueprint
 from ..cli.arguments import Train
 from ..data import Dataset
-from ..networks.recipe import Recipe
 from ..networks.weights import load_weights
 from ..runs.once import Stages
 from ..runs.run_folder import Run
@@ -24,7 +24,7 @@ def teach(
     dataset: Dataset,
     *,
     trained: bool,
-    recipe: Recipe,
+    recipe: Blueprint,
     fabric: Fabric,
     **common: Any,
 ) -> dict[str, Any]:

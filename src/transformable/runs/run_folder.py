@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from ..atomic_files import weights_as_bytes, write_whole
+from ..blueprint import BLUEPRINT_FILE, Blueprint
 from ..cli.arguments import Job
-from ..networks.recipe import RECIPE, Recipe
 from ..settings import values
 from ..shape import Shape
 from .config_file import read_config, write_config
@@ -230,9 +230,9 @@ class Run:
             )
         self._write("candidates.json", text)
 
-    def save_recipe(self, recipe: Recipe) -> None:
+    def save_recipe(self, recipe: Blueprint) -> None:
         """Write network.json: how the network is built that the weights are for."""
-        self._write(RECIPE, recipe.to_json())
+        self._write(BLUEPRINT_FILE, recipe.to_json())
 
     def result(self) -> dict[str, Any] | None:
         """The result of a finished run, or None."""
