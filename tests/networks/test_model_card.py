@@ -1,5 +1,6 @@
 """The model card says how a network was made, by whichever method."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,8 +38,8 @@ TAS = (
 )
 
 
-def card(**changes: Any) -> str:
-    return model_card({**SUMMARY, **changes}, INFO, BLUEPRINT, {"files": {}})
+def card(info: Info = INFO, **changes: Any) -> str:
+    return model_card({**SUMMARY, **changes}, info, BLUEPRINT, {"files": {}})
 
 
 @pytest.mark.parametrize(
@@ -63,3 +64,7 @@ def test_the_inputs_are_described() -> None:
         "Images as float32 of N x 1 x 8 x 8. From pixels of 0 to 255: subtract the mean (125) of "
         "each channel and divide by its deviation (50)."
     ) in card()
+    floats = card(replace(INFO, mean=(0.5,), std=(0.25,), pixels=False))
+    assert "From the values of the dataset: subtract the mean (0.5) of each channel" in floats
+    plain = card(replace(INFO, mean=(), std=(), pixels=False))
+    assert "Images as float32 of N x 1 x 8 x 8.\n" in plain

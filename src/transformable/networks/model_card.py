@@ -146,8 +146,8 @@ def _inputs(info: Info) -> list[str]:
     if info.mean and info.std:
         mean, std = (", ".join(f"{v:.6g}" for v in values) for values in (info.mean, info.std))
         lines[0] += (
-            f" From pixels of 0 to 255: subtract the mean ({mean}) of each channel and divide by "
-            f"its deviation ({std})."
+            f" From {'pixels of 0 to 255' if info.pixels else 'the values of the dataset'}: "
+            f"subtract the mean ({mean}) of each channel and divide by its deviation ({std})."
         )
     classes = ", ".join(info.classes) if len(info.classes) <= 100 else f"{len(info.classes)} names"
     lines += ["", f"One logit for each of {info.num_classes} classes, in this order: {classes}."]
