@@ -1,4 +1,4 @@
-"""Files that are whole at any moment, and networks as such."""
+"""Write files atomically; the bytes of a weights file."""
 
 import os
 from collections.abc import Callable
@@ -12,7 +12,7 @@ __all__ = ["weights_as_bytes", "write_whole"]
 
 
 def weights_as_bytes(model: "nn.Module") -> bytes:
-    """What a .safetensors file of the network holds."""
+    """The content of a .safetensors file with the weights of the network."""
     import safetensors.torch
 
     # clones: safetensors takes neither views nor other memory formats
@@ -24,7 +24,7 @@ def weights_as_bytes(model: "nn.Module") -> bytes:
 
 
 def write_whole(path: Path, content: str | Callable[[BinaryIO], object]) -> None:
-    """Write a file so that at any moment there is the old one or the new one, complete."""
+    """Replace a file atomically: at any moment the old or the new one is there, complete."""
     part = path.with_name(f".{path.name}.part")
     try:
         with part.open("wb") as file:

@@ -1,4 +1,4 @@
-"""Random numbers as a function of what they are for."""
+"""Independent random generators, one per purpose and key."""
 
 import hashlib
 
@@ -8,7 +8,7 @@ __all__ = ["generator"]
 
 
 def generator(purpose: str, *key: int) -> np.random.Generator:
-    """A generator for one purpose and key; neighbouring keys give unrelated numbers.
+    """A generator for a purpose and a key; neighbouring keys give unrelated numbers.
 
     >>> [int(generator("order", 0, epoch).integers(1000)) for epoch in (1, 2, 1)]
     [163, 721, 163]

@@ -84,12 +84,13 @@ def check_fields(config: Any) -> None:
 
 
 @lru_cache
-def _rules(kind: type) -> Mapping[str, tuple[tuple[str, ...], tuple[Constraint, ...], bool]]:
+def _rules(kind: Any) -> Mapping[str, tuple[tuple[str, ...], tuple[Constraint, ...], bool]]:
     """For each field its choices, its constraints, and whether it is text that may not be empty."""
     hints = get_type_hints(kind, include_extras=True)
     rules = {}
     for field in fields(kind):
-        hint, constraints = hints[field.name], ()
+        hint: Any = hints[field.name]
+        constraints: tuple[Constraint, ...] = ()
         if get_origin(hint) is Annotated:
             hint, *extras = get_args(hint)
             constraints = tuple(extra for extra in extras if isinstance(extra, Constraint))

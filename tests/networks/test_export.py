@@ -14,10 +14,10 @@ from torch import nn
 import transformable as tas
 from support.networks import randomise
 from support.tiny_prune import prepare
+from transformable.blueprint import Blueprint
 from transformable.cli.entry import main
 from transformable.networks import onnx_file
 from transformable.networks.export import check_agreement, export
-from transformable.networks.recipe import Recipe
 
 ALONE = """
 import sys
@@ -30,7 +30,7 @@ session = onnxruntime.InferenceSession("export/model.onnx", providers=["CPUExecu
 numpy.save("onnx.npy", session.run(["logits"], {"images": images})[0])
 print([axis if isinstance(axis, str) else int(axis) for axis in session.get_inputs()[0].shape])
 """
-RECIPE = Recipe(model="resnet20", num_classes=10, input_shape=(3, 16, 16))
+BLUEPRINT = Blueprint(model="resnet20", num_classes=10, input_shape=(3, 16, 16))
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_files_run_where_the_package_is_not(
 ) -> None:
     model, shape = small
     images = torch.randn(7, 3, 16, 16)
-    found = export(model, tmp_path / "export", images, recipe=RECIPE, shape=shape)
+    found = export(model, tmp_path / "export", images, blueprint=BLUEPRINT, shape=shape)
     assert found["checked"] == 7
     assert set(found["files"]) == {"model.safetensors", "model.pt2", "model.onnx"}
     np.save(tmp_path / "images.npy", images.numpy())
@@ -71,7 +71,7 @@ def test_without_its_extra_onnx_is_left_out_and_said(
 ) -> None:
     monkeypatch.setattr(onnx_file, "available", lambda: False)
     model, shape = small
-    found = export(model, tmp_path, torch.randn(2, 3, 16, 16), recipe=RECIPE, shape=shape)
+    found = export(model, tmp_path, torch.randn(2, 3, 16, 16), blueprint=BLUEPRINT, shape=shape)
     assert set(found["files"]) == {"model.safetensors", "model.pt2"}
     assert "pip install 'transformable[export]'" in found["left_out"]["model.onnx"]
 
@@ -113,10 +113,10 @@ def test_an_export_replaces_an_export_and_nothing_else(
     monkeypatch.setattr(onnx_file, "available", lambda: False)
     model, shape = small
     images = torch.randn(2, 3, 16, 16)
-    export(model, tmp_path / "out", images, recipe=RECIPE, shape=shape)
+    export(model, tmp_path / "out", images, blueprint=BLUEPRINT, shape=shape)
     (tmp_path / "out" / "model.onnx").write_text("of an earlier export")
     full = randomise(tas.models.build("resnet20"))
-    found = export(full, tmp_path / "out", images, recipe=RECIPE)
+    found = export(full, tmp_path / "out", images, blueprint=BLUEPRINT)
     assert set(found["files"]) == {"model.safetensors", "model.pt2"}
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
         "model.pt2",
@@ -126,7 +126,7 @@ def test_an_export_replaces_an_export_and_nothing_else(
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "README.md").write_text("mine")
     with pytest.raises(ValueError, match="holds other files; choose another --out"):
-        export(model, tmp_path / "project", images, recipe=RECIPE, shape=shape)
+        export(model, tmp_path / "project", images, blueprint=BLUEPRINT, shape=shape)
     assert (tmp_path / "project" / "README.md").read_text() == "mine"
 
 
@@ -142,8 +142,8 @@ def test_what_a_format_has_no_words_for_is_left_out_and_said(tmp_path: Path) -> 
             logits: torch.Tensor = self.fc(x.flatten(1))
             return logits
 
-    recipe = Recipe(model=None, num_classes=3, input_shape=(3, 2, 2))
-    found = export(Odd(), tmp_path, torch.randn(2, 3, 2, 2), recipe=recipe)
+    blueprint = Blueprint(model=None, num_classes=3, input_shape=(3, 2, 2))
+    found = export(Odd(), tmp_path, torch.randn(2, 3, 2, 2), blueprint=blueprint)
     assert set(found["files"]) == {"model.safetensors"}
     assert found["left_out"]["model.pt2"].startswith(
         "the network cannot be written by torch.export"

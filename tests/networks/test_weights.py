@@ -1,4 +1,4 @@
-"""Weights files and networks of other people."""
+"""Weights files of other people."""
 
 import pickle
 from pathlib import Path
@@ -8,7 +8,6 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from transformable.networks.build import build, check_outputs
 from transformable.networks.weights import load_weights, read_weights
 
 
@@ -107,101 +106,3 @@ def test_files_without_weights(tmp_path: Path) -> None:
         torch.save(content, tmp_path / "w.pt")
         with pytest.raises(ValueError, match="holds no state dict"):
             read_weights(tmp_path / "w.pt")
-
-
-FACTORIES = """
-from torch import nn
-
-def all_given(num_classes, in_channels):
-    return nn.Sequential(nn.Flatten(), nn.Linear(in_channels * 4, num_classes))
-
-def classes_only(num_classes):
-    return nn.Linear(4, num_classes)
-
-def none_given(width=6):
-    return nn.Linear(4, width)
-
-def anything(**given):
-    return nn.Linear(given["in_channels"], given["num_classes"])
-
-def breaks():
-    raise KeyError("oh\\nno")
-
-def number():
-    return 3
-"""
-
-
-@pytest.fixture
-def factories(tmp_path: Path) -> str:
-    path = tmp_path / "nets.py"
-    path.write_text(FACTORIES)
-    return str(path)
-
-
-def test_factories_get_what_they_take(factories: str) -> None:
-    def weights(name: str) -> list[tuple[int, ...]]:
-        model = build(f"{factories}:{name}", num_classes=5, in_channels=2)
-        return [tuple(p.shape) for p in model.parameters()]
-
-    assert weights("all_given") == [(5, 8), (5,)]
-    assert weights("classes_only") == [(5, 4), (5,)]
-    assert weights("none_given") == [(6, 4), (6,)]
-    assert weights("anything") == [(5, 2), (5,)]
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("{}:nothing", "has no function 'nothing'; it has all_given, classes_only"),
-        ("{}:breaks", "failed: KeyError: 'oh\\nno'"),
-        ("{}:number", "gave int; it must return a torch.nn.Module"),
-        ("{}", "needs the name of a function"),
-        ("nowhere.py:net", "file nowhere.py is not there"),
-        ("folder:net", "must be the name of a network or path.py:FUNCTION"),
-        ("resnet21", "unknown model 'resnet21'; did you mean 'resnet"),
-    ],
-)
-def test_models_that_cannot_be(factories: str, spec: str, message: str) -> None:
-    with pytest.raises(ValueError, match="model") as caught:
-        build(spec.format(factories), num_classes=5, in_channels=2)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("text", ["def net():\n    raise SystemExit(0)", "import sys; sys.exit(5)"])
-def test_a_file_that_wants_to_exit(tmp_path: Path, text: str) -> None:
-    (tmp_path / "leave.py").write_text(text)
-    with pytest.raises(ValueError, match="failed: SystemExit"):
-        build(f"{tmp_path / 'leave.py'}:net", num_classes=2, in_channels=1)
-
-
-def test_a_file_that_does_not_run(tmp_path: Path) -> None:
-    (tmp_path / "bad.py").write_text("import nothing_of_that_name")
-    with pytest.raises(ValueError, match=r"bad.py failed: ModuleNotFoundError: No module named"):
-        build(f"{tmp_path}/bad.py:net", num_classes=5, in_channels=2)
-    (tmp_path / "bad.py").write_text("def net(:")
-    with pytest.raises(ValueError, match=r"bad.py failed: SyntaxError: "):
-        build(f"{tmp_path}/bad.py:net", num_classes=5, in_channels=2)
-
-
-class Two(nn.Module):
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int]:
-        return x, 2
-
-
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (nn.Sequential(nn.Flatten(), nn.Linear(4, 10)), "gives 10 outputs, but x has 100 classes"),
-        (nn.Conv2d(1, 100, 2), "gives an output of (1, 100, 1, 1) for one image of x, instead of"),
-        (nn.Conv2d(3, 100, 2), "cannot take x's images of 1x2x2: RuntimeError: Given groups=1"),
-        (Two(), "gives tuple instead of a tensor of logits"),
-    ],
-)
-def test_outputs_that_are_not_the_classes(model: nn.Module, message: str) -> None:
-    with pytest.raises(ValueError, match="the model") as caught:
-        check_outputs(model, (1, 2, 2), 100, "x")
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert model.training

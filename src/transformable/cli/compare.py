@@ -20,7 +20,7 @@ from ..comparing.trials import Trial, run_trial
 from ..costing.budget import Budget
 from ..costing.cost import macs, params
 from ..methods import load_method
-from ..networks.build import network
+from ..networks.build import build_for_dataset
 from ..networks.weights import load_weights
 from ..pruning.steps import train_teacher
 from ..runs.run_folder import Run
@@ -96,7 +96,7 @@ def plan_comparison(
     for method in methods:
         load_method(method)
     info = data.info(options.data, options.data_dir)
-    model = network(options.model, info)
+    model = build_for_dataset(options.model, info)
     space = trace_space(options, model, info)
     if options.teacher is not None and not (folder / "teacher" / "result.json").is_file():
         load_trained(model, options.model, options.teacher)

@@ -10,7 +10,7 @@ from rich.table import Table
 from .. import data
 from ..costing.cost import LayerCost, layer_costs, with_norms
 from ..costing.published import find, published
-from ..networks import build as factory
+from ..networks.build import build_network
 from ..shape import Shape
 from ..tracing.space import Space
 from .query_options import Cost
@@ -113,7 +113,7 @@ def _sizes(options: Cost) -> tuple[tuple[int, int, int], int]:
 def _space(
     model: str, input_shape: tuple[int, int, int], classes: int, options: Cost, residual: Any
 ) -> Space:
-    network = factory.build(model, num_classes=classes, in_channels=input_shape[0])
+    network = build_network(model, num_classes=classes, in_channels=input_shape[0])
     chosen = residual if options.residual == "auto" else options.residual
     return Space.trace(network, input_shape, residual=chosen)
 

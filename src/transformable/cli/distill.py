@@ -8,15 +8,17 @@ from torch import nn
 
 from ..costing.cost import macs, params
 from ..data import Info
-from ..networks.build import network
+from ..networks.blueprint import BLUEPRINT_FILE
+from ..networks.build import build_for_dataset
 from ..networks.load import load
 from ..runs.once import once
 from ..runs.run_folder import Run
 from ..tracing.space import Space
-from ..training.distill import check_teacher, small_network
+from ..training.checks import check_teacher
 from ..training.distill import distill as distill_network
+from ..training.distill import small_network
 from ..training.train import check_steps
-from .jobs import first_process, load_data, load_trained, make_model, make_session, recipe_of
+from .jobs import blueprint_of, first_process, load_data, load_trained, make_model, make_session
 from .options import MAY_DIFFER, Distill
 from .outcome import Outcome
 from .progress_bar import progress_bar
@@ -56,7 +58,7 @@ def _distill(options: Distill, folder: Path, run: Run | None) -> dict[str, Any]:
     if run is not None:
         run.start()
         run.save_text("shape.json", shape.to_json() + "\n")
-        run.save_text("network.json", recipe_of(options, dataset.info).to_json())
+        run.save_text(BLUEPRINT_FILE, blueprint_of(options, dataset.info).to_json())
     session.fabric.launch()
     with progress_bar() as bar:
         session = replace(session, run=run, progress=bar)
@@ -80,6 +82,6 @@ def _teacher(options: Distill, model: nn.Module, info: Info) -> nn.Module | None
     if Path(options.teacher).is_dir():
         folder = Path(options.teacher)
         return load(folder / "teacher" if (folder / "teacher").is_dir() else folder)
-    teacher = network(options.model, info)
+    teacher = build_for_dataset(options.model, info)
     load_trained(teacher, options.model, options.teacher)
     return teacher

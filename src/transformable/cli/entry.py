@@ -209,9 +209,10 @@ def _with_preset(base: Any, preset: str, data: str) -> Any:
     if preset not in TRAININGS:
         raise ValueError(f"unknown preset {preset!r}; use one of {', '.join(TRAININGS)}")
     if isinstance(base, Pruning):
-        sections = {"train": TEACHERS, "search": SEARCHES, "student": STUDENTS}
+        sections: dict[str, Any] = {"train": TEACHERS, "search": SEARCHES, "student": STUDENTS}
         return replace(base, **{name: presets[preset](data) for name, presets in sections.items()})
-    for part, presets in ((Searching, SEARCHES), (Distilling, STUDENTS), (Training, TRAININGS)):
+    parts: Any = ((Searching, SEARCHES), (Distilling, STUDENTS), (Training, TRAININGS))
+    for part, presets in parts:
         if isinstance(base, part):
             return replace(base, **vars(presets[preset](data)))
     return base

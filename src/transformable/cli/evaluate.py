@@ -8,10 +8,11 @@ import torch
 
 from .. import data
 from ..data import Dataset
-from ..networks.build import check_outputs, network
+from ..networks.build import build_for_dataset
 from ..networks.load import load, network_folder
 from ..networks.weights import load_weights
 from ..runs.run_folder import read_settings
+from ..training.checks import check_outputs
 from ..training.devices import make_fabric
 from ..training.evaluate import evaluate as evaluate_model
 from .outcome import Outcome
@@ -41,11 +42,13 @@ def evaluate(options: Evaluate, command: str) -> Outcome:
     dataset = load_source(source, download=options.download, workers=options.workers)
     if options.run is not None:
         info = dataset.info
-        model = load(options.run, None if options.model is None else network(options.model, info))
-        check_outputs(model, info.input_shape, info.num_classes, info.name)
+        model = load(
+            options.run, None if options.model is None else build_for_dataset(options.model, info)
+        )
+        check_outputs(model, info)
     else:
         assert options.weights is not None
-        model = network(source["model"], dataset.info)
+        model = build_for_dataset(source["model"], dataset.info)
         load_weights(model, options.weights)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     batches = -(-len(dataset.test) // options.batch_size)

@@ -8,14 +8,15 @@ from rich.console import Group
 from rich.table import Table
 
 from ..atomic_files import write_whole
-from ..networks.build import check_outputs, network
+from ..networks.blueprint import Blueprint
+from ..networks.build import build_for_dataset
+from ..networks.export import comparison_images
 from ..networks.export import export as export_network
-from ..networks.export import first_images
 from ..networks.load import load, network_folder
 from ..networks.model_card import model_card
-from ..networks.recipe import Recipe
 from ..runs.run_folder import read_json
 from ..shape import Shape
+from ..training.checks import check_outputs
 from .evaluate import load_source, trained_on
 from .jobs import absolute_spec
 from .outcome import Outcome
@@ -31,24 +32,24 @@ def export(options: Export, command: str) -> Outcome:
     folder = Path(options.run)
     source = trained_on(folder, options.data, options.data_dir)
     place = network_folder(folder)
-    recipe = Recipe.read(place)
+    blueprint = Blueprint.read(place)
     if options.model is not None:
-        recipe = replace(recipe, model=absolute_spec(options.model))
+        blueprint = replace(blueprint, model=absolute_spec(options.model))
     dataset = load_source(source, workers=options.workers)
     info = dataset.info
-    model = load(folder, None if options.model is None else network(options.model, info))
-    check_outputs(model, info.input_shape, info.num_classes, info.name)
+    model = load(folder, None if options.model is None else build_for_dataset(options.model, info))
+    check_outputs(model, info)
     shape, out = place / "shape.json", Path(options.out) if options.out else folder / "export"
     result = export_network(
         model,
         out,
-        first_images(dataset),
-        recipe=recipe,
+        comparison_images(dataset),
+        blueprint=blueprint,
         shape=Shape.read(shape) if shape.is_file() else None,
     )
     params = sum(parameter.numel() for parameter in model.parameters())
     told = {"params": params, "macs": None, **source, **_result(folder)}
-    write_whole(out / "README.md", model_card(told, info, recipe, result))
+    write_whole(out / "README.md", model_card(told, info, blueprint, result))
     failed = {n: why for n, why in result["left_out"].items() if "not installed" not in why}
     for name, reason in failed.items():
         raise ValueError(f"{out} has no {name}: {reason}")

@@ -10,8 +10,8 @@ from .. import data
 from ..costing.budget import Budget
 from ..data import Dataset, Info
 from ..methods import load_method
-from ..networks.build import network
-from ..networks.recipe import RECIPE, Recipe
+from ..networks.blueprint import BLUEPRINT_FILE, Blueprint
+from ..networks.build import build_for_dataset
 from ..networks.weights import load_weights
 from ..pruning.job import PruningJob
 from ..tracing.space import Space
@@ -23,13 +23,13 @@ from .options import Space as SpaceOptions
 
 __all__ = [
     "absolute_spec",
+    "blueprint_of",
     "first_process",
     "load_data",
     "load_trained",
     "make_job",
     "make_model",
     "make_session",
-    "recipe_of",
     "trace_space",
 ]
 
@@ -64,7 +64,7 @@ def load_data(options: Common) -> Dataset:
 def make_model(options: Common, info: Info) -> nn.Module:
     """The network of the options, with the initial weights that the seed decides."""
     torch.manual_seed(options.seed)
-    return network(options.model, info)
+    return build_for_dataset(options.model, info)
 
 
 def trace_space(options: SpaceOptions, model: nn.Module, info: Info) -> Space:
@@ -113,16 +113,16 @@ def make_job(
         training=options.train,
         searching=options.search,
         distilling=options.student,
-        recipe=recipe_of(options, dataset.info),
+        blueprint=blueprint_of(options, dataset.info),
         source=source,
         command=command,
         export=export,
     )
 
 
-def recipe_of(options: Train | Distill | Pruning, info: Info) -> Recipe:
+def blueprint_of(options: Train | Distill | Pruning, info: Info) -> Blueprint:
     """How the network of a run is built again."""
-    return Recipe(
+    return Blueprint(
         model=absolute_spec(options.model),
         num_classes=info.num_classes,
         input_shape=info.input_shape,
@@ -145,7 +145,7 @@ def load_trained(model: nn.Module, name: str, given: str) -> None:
     try:
         load_weights(model, path / "model.safetensors")
     except ValueError as error:
-        theirs = Recipe.read(path).model if (path / RECIPE).is_file() else None
+        theirs = Blueprint.read(path).model if (path / BLUEPRINT_FILE).is_file() else None
         if theirs is None or theirs == absolute_spec(name):
             raise
         raise ValueError(

@@ -236,7 +236,8 @@ class Pruning(Common, Space):
                     )
                 outer = getattr(changed, section)
                 changed = replace(changed, **{section: replace(outer, **{name: value})})
-        return replace(changed, **dict.fromkeys(self.short_for))
+        cleared: dict[str, Any] = dict.fromkeys(self.short_for)
+        return replace(changed, **cleared)
 
 
 @dataclass(frozen=True, kw_only=True)

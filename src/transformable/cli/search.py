@@ -10,7 +10,7 @@ from torch import nn
 from ..costing.budget import Budget
 from ..costing.cost import macs, params
 from ..data import Dataset
-from ..networks.recipe import Recipe
+from ..networks.blueprint import BLUEPRINT_FILE, Blueprint
 from ..networks.weights import load_weights
 from ..presets import quick
 from ..runs.once import once
@@ -168,7 +168,7 @@ def _pretrain(options: Search, model: nn.Module, dataset: Dataset, session: Sess
     assert options.pretrain_epochs is not None
     training = replace(quick(options.data), epochs=options.pretrain_epochs)
     info = dataset.info
-    recipe = Recipe(
+    blueprint = Blueprint(
         model=absolute_spec(options.model),
         num_classes=info.num_classes,
         input_shape=info.input_shape,
@@ -177,7 +177,7 @@ def _pretrain(options: Search, model: nn.Module, dataset: Dataset, session: Sess
     def work(session: Session) -> dict[str, Any]:
         trained = train_network(model, dataset, training, session)
         if session.run is not None:
-            session.run.save_text("network.json", recipe.to_json())
+            session.run.save_text(BLUEPRINT_FILE, blueprint.to_json())
         return trained.scores()
 
     settings = {**options.source(), "train": plain_values(training)}

@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from ..costing.cost import macs
+from ..networks.blueprint import BLUEPRINT_FILE
 from ..runs.once import once
 from ..runs.run_folder import Run
 from ..shape import Shape
@@ -14,7 +15,7 @@ from ..slimming.slim import slim
 from ..tracing.space import Space
 from ..training.train import Trained, check_steps
 from ..training.train import train as train_network
-from .jobs import first_process, load_data, make_model, make_session, recipe_of
+from .jobs import blueprint_of, first_process, load_data, make_model, make_session
 from .options import MAY_DIFFER, Distill, Train
 from .outcome import Outcome
 from .progress_bar import progress_bar
@@ -51,7 +52,7 @@ def _train(options: Train, folder: Path, run: Run | None) -> dict[str, Any]:
     check_steps(dataset.train, options.batch_size, options.devices)
     if run is not None:
         run.start()
-        run.save_text("network.json", recipe_of(options, dataset.info).to_json())
+        run.save_text(BLUEPRINT_FILE, blueprint_of(options, dataset.info).to_json())
         if shape is not None:
             run.save_text("shape.json", shape.to_json() + "\n")
     session.fabric.launch()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..atomic_files import write_whole
-from ..networks.speed import machine
+from ..networks.speed import describe_machine
 from ..report import write_comparison
 from ..runs.run_folder import read_json
 from ..settings import Transfer
@@ -113,7 +113,7 @@ class Comparison:
         reasons = [row["reason"] for row in rows if row["state"] == "failed"]
         if reasons and len(reasons) == len(rows):
             raise ValueError(f"all {len(rows)} runs failed; the first: {reasons[0]}")
-        environment = {**machine(), "threads": threads_per_trial(self.jobs)}
+        environment = {**describe_machine(), "threads": threads_per_trial(self.jobs)}
         shared = {"metric": self.metric, "jobs": self.jobs, "environment": environment}
         facts = {**self.facts, **shared, "teacher": teacher}
         result = {**facts, "rows": rows, "out": str(self.folder)}

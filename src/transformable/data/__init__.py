@@ -1,9 +1,9 @@
 """Datasets: small ones as one tensor in memory, photo folders decoded by worker processes."""
 
-from transformable.data.catalogue import info, load
-from transformable.data.dataset import Dataset, Info, Split
-from transformable.data.stratify import stratified
-from transformable.data.tensors import TensorSplit, from_tensors
+from .catalogue import info, load
+from .dataset import Dataset, Info, Split
+from .stratify import stratified
+from .tensors import TensorSplit, from_tensors
 
 __all__ = [
     "Dataset",

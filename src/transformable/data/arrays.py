@@ -1,4 +1,4 @@
-"""A user's own set in one npz file: x_train, y_train, x_test, y_test."""
+"""A user's own dataset in one npz file: x_train, y_train, x_test, y_test."""
 
 import zipfile
 import zlib
@@ -12,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transformable.data.dataset import Dataset, Info
-from transformable.data.tensors import count_classes, from_tensors
+from .dataset import Dataset, Info
+from .normalisation import Values, in_image_units
+from .tensors import count_classes, from_tensors
 
 __all__ = ["info", "load"]
 
@@ -21,8 +22,8 @@ _KEYS = ("x_train", "y_train", "x_test", "y_test")
 
 
 def info(path: Path) -> Info:
-    """From the header of x_train and the labels; no pixel is read."""
-    with _opened(path) as archive:
+    """Read the header of x_train and the labels, but no pixel."""
+    with _open(path) as archive:
         shape = _shape(archive, "x_train")
         num_classes = count_classes(_labels(archive, "y_train"), _labels(archive, "y_test"))
         if len(shape) == 4 and _channels_last(shape):
@@ -39,19 +40,27 @@ def info(path: Path) -> Info:
     )
 
 
-def load(path: Path, *, validation: float, seed: int) -> Dataset:
-    with _opened(path) as archive:
+def load(
+    path: Path, *, validation: float, seed: int, mean: Values | None, std: Values | None
+) -> Dataset:
+    with _open(path) as archive:
+        images = _images(archive, "x_train")
+        channels = images.shape[1] if images.ndim == 4 else 1
+        pixels = images.dtype == torch.uint8
+        mean, std = in_image_units(mean, std, channels=channels, pixels=pixels)
         return from_tensors(
-            (_images(archive, "x_train"), _labels(archive, "y_train")),
+            (images, _labels(archive, "y_train")),
             (_images(archive, "x_test"), _labels(archive, "y_test")),
             validation=validation,
             seed=seed,
             name=f"npz:{path}",
+            mean=mean,
+            std=std,
         )
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+def _open(path: Path) -> Iterator[zipfile.ZipFile]:
     if not path.is_file():
         raise ValueError(f"npz file {str(path)!r} does not exist")
     try:
@@ -97,5 +106,5 @@ def _labels(archive: zipfile.ZipFile, key: str) -> Tensor:
 
 
 def _channels_last(shape: tuple[int, ...]) -> bool:
-    # No image is four pixels high, so a short last axis behind a long one holds the channels.
+    # no image is four pixels high, so a short last axis behind a long one holds the channels
     return shape[3] <= 4 < shape[1]

@@ -1,15 +1,15 @@
-"""Which samples make up which batch, for every kind of split."""
+"""The samples of each batch, for every kind of split."""
 
 import torch
 from torch import Tensor
 
-from transformable.seeds import generator
+from ..seeds import generator
 
 __all__ = ["ordered", "shuffled", "steps"]
 
 
 def steps(count: int, batch_size: int) -> int:
-    """Steps of an epoch: whole batches, or one short batch if there is no whole one.
+    """The number of steps in an epoch: full batches, or one short batch if there is no full one.
 
     >>> steps(1000, 128), steps(100, 128), steps(0, 128)
     (7, 1, 0)
@@ -22,7 +22,7 @@ def steps(count: int, batch_size: int) -> int:
 def shuffled(
     count: int, batch_size: int, *, seed: int, epoch: int, start: int = 0, world: int = 1
 ) -> list[tuple[int, Tensor]]:
-    """(step, indexes of the global batch) from step `start` to the end of the epoch."""
+    """(step, indexes of the global batch) from step ``start`` to the end of the epoch."""
     total = steps(count, batch_size)
     _check_world(batch_size, world)
     if start < 0:
@@ -44,8 +44,8 @@ def ordered(count: int, batch_size: int, *, world: int = 1) -> list[Tensor]:
     batches = [
         torch.arange(start, min(start + batch_size, count)) for start in range(0, count, batch_size)
     ]
-    # A last batch with less than one sample a process would leave some processes a batch short,
-    # and those that wait for each other at every batch would wait for ever.
+    # with less than one sample per process in the last batch, some processes would have a batch
+    # less than others, and those that synchronise at every batch would wait for ever
     if len(batches) > 1 and len(batches[-1]) < world:
         batches[-2:] = [torch.cat(batches[-2:])]
     return batches

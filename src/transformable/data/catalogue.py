@@ -1,11 +1,12 @@
 """Datasets by name."""
 
-import difflib
 import os
 from pathlib import Path
 
-from transformable.data import arrays, cifar, digits, folder
-from transformable.data.dataset import Dataset, Info
+from ..spelling import nearest
+from . import arrays, cifar, digits, folder
+from .dataset import Dataset, Info
+from .normalisation import Values
 
 __all__ = ["info", "load"]
 
@@ -18,14 +19,14 @@ def info(spec: str, data_dir: str | Path | None = None) -> Info:
     >>> info("cifar10").input_shape, info("cifar10:16").input_shape
     ((3, 32, 32), (3, 16, 16))
     """
-    kind, path = _parse(spec)
+    kind, argument = _parse(spec)
     if kind == "digits":
         return digits.info()
     if kind == "folder":
-        return folder.info(path)
+        return folder.info(Path(argument).expanduser())
     if kind == "npz":
-        return arrays.info(path)
-    return cifar.info(kind, cifar.size(path))
+        return arrays.info(Path(argument).expanduser())
+    return cifar.info(kind, cifar.image_size(argument))
 
 
 def load(
@@ -36,45 +37,59 @@ def load(
     seed: int = 0,
     download: bool = False,
     workers: int = 2,
+    mean: Values | None = None,
+    std: Values | None = None,
 ) -> Dataset:
-    """A dataset, `validation` of its training part set aside by `seed`.
+    """Load a dataset; ``seed`` selects the fraction ``validation`` of the training images.
 
-    CIFAR is looked for in `data_dir`, by default $TRANSFORMABLE_DATA or ~/.cache/transformable,
-    and fetched there with `download`; a size, as in cifar10:16, is what its images are averaged to.
-    `workers` processes decode the photos of a folder.
+    CIFAR is looked for in ``data_dir``, by default $TRANSFORMABLE_DATA or ~/.cache/transformable,
+    and fetched there with ``download``; a size, as in cifar10:16, is what its images are averaged
+    to. ``workers`` processes decode the photos of a folder.
+
+    ``mean`` and ``std`` are what the network's own training normalised with, for pixels of 0 to 1
+    as torchvision's Normalize takes them: one number per channel, or one for all. Float images of
+    an npz file are normalised with them as they are. Without them, the dataset's own are used.
 
     >>> digits = load("digits", validation=0.2)
     >>> len(digits.train), len(digits.validation), len(digits.test)
     (1150, 288, 359)
+    >>> load("digits", mean=0.5, std=0.25).info.mean  # in units of 0 to 255
+    (127.5,)
     """
     if not 0 <= validation < 1:
         raise ValueError(f"validation {validation} is impossible; give 0 or more and less than 1")
-    kind, path = _parse(spec)
+    kind, argument = _parse(spec)
+    path = Path(argument).expanduser()
     if kind == "digits":
-        return digits.load(validation=validation, seed=seed)
+        return digits.load(validation=validation, seed=seed, mean=mean, std=std)
     if kind == "folder":
-        return folder.load(path, validation=validation, seed=seed, workers=workers)
+        return folder.load(
+            path, validation=validation, seed=seed, workers=workers, mean=mean, std=std
+        )
     if kind == "npz":
-        return arrays.load(path, validation=validation, seed=seed)
+        return arrays.load(path, validation=validation, seed=seed, mean=mean, std=std)
     return cifar.load(
         kind,
         _directory(data_dir),
-        size=cifar.size(path),
+        size=cifar.image_size(argument),
         validation=validation,
         seed=seed,
         download=download,
+        mean=mean,
+        std=std,
     )
 
 
-def _parse(spec: str) -> tuple[str, Path]:
-    kind, colon, path = spec.partition(":")
-    if f"{kind}:PATH" in _KNOWN and path:
-        return kind, Path(path).expanduser()
-    if kind in _KNOWN and (not colon or (kind in cifar.SETS and path)):
-        return kind, Path(path)
-    near = difflib.get_close_matches(spec, _KNOWN, n=1, cutoff=0.5)
-    guess = f"did you mean {near[0]!r}? " if near else ""
-    raise ValueError(f"unknown dataset {spec!r}; {guess}known: {', '.join(_KNOWN)}")
+def _parse(spec: str) -> tuple[str, str]:
+    """The kind of dataset and what stands behind the colon: a path, or the size of CIFAR images."""
+    kind, colon, argument = spec.partition(":")
+    if f"{kind}:PATH" in _KNOWN and argument:
+        return kind, argument
+    if kind in _KNOWN and (not colon or (kind in cifar.SETS and argument)):
+        return kind, argument
+    hint = nearest(spec, _KNOWN)
+    known = "" if hint.startswith("known") else f" known: {', '.join(_KNOWN)}"
+    raise ValueError(f"unknown dataset {spec!r}; {hint}{known}")
 
 
 def _directory(data_dir: str | Path | None) -> Path:

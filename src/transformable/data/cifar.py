@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 from the official files, in whichever form they lie there."""
+"""CIFAR-10 and CIFAR-100 from the official files: binary, pickled, or the archive."""
 
 import tarfile
 from collections.abc import Mapping
@@ -12,12 +12,13 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transformable.data import unpickle
-from transformable.data.dataset import Dataset, Info
-from transformable.data.download import check, fetch
-from transformable.data.tensors import from_tensors
+from . import unpickle
+from .dataset import Dataset, Info
+from .download import check, fetch
+from .normalisation import Values, in_image_units
+from .tensors import from_tensors
 
-__all__ = ["SETS", "info", "load"]
+__all__ = ["SETS", "image_size", "info", "load"]
 
 SIZE = 32
 _PIXELS = 3 * SIZE * SIZE
@@ -25,14 +26,14 @@ _PIXELS = 3 * SIZE * SIZE
 
 @dataclass(frozen=True, kw_only=True)
 class Cifar:
-    """How one of the two sets is laid out; the label in use is the last byte before the pixels."""
+    """The files of one of the two sets; the label in use is the last byte before the pixels."""
 
     classes: tuple[str, ...]
     train: tuple[str, ...]
-    """Names of the python files; the binary ones have .bin after it."""
+    """Names of the pickled files; the binary ones end with .bin."""
     test: str
     records: Mapping[str, int]
-    """Images by file."""
+    """The number of images in each file."""
     label_bytes: int
     label_key: str
     binary_folder: str
@@ -40,8 +41,9 @@ class Cifar:
     archive: str
     sha256: str
     url: str
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
+    mean: tuple[float, ...]
+    """By channel, in units of 0 to 255."""
+    std: tuple[float, ...]
 
 
 _CIFAR10_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
@@ -94,69 +96,66 @@ Arrays = tuple[NDArray[np.uint8], NDArray[Any]]
 """Images (N, 3072) and labels (N,) of one file."""
 
 
-def size(path: Path) -> int:
-    """The size of the images, from what stands behind the name: nothing, or a smaller number.
+def image_size(text: str) -> int:
+    """The size of the images, from what follows the name of the dataset.
 
-    >>> size(Path()), size(Path("16"))
+    >>> image_size(""), image_size("16")
     (32, 16)
     """
-    if path == Path():
-        return SIZE
-    if str(path) not in (sizes := ("4", "8", "16")):
+    if text not in ("", *(sizes := ("4", "8", "16"))):
         raise ValueError(
-            f"the images of CIFAR cannot be averaged to {str(path)!r}; give {', '.join(sizes)}"
+            f"the images of CIFAR cannot be averaged to {text!r}; give {', '.join(sizes)}"
         )
-    return int(str(path))
+    return int(text or SIZE)
 
 
 def info(name: str, size: int = SIZE) -> Info:
     classes = SETS[name].classes
     return Info(
-        name=_name(name, size),
+        name=name if size == SIZE else f"{name}:{size}",
         input_shape=(3, size, size),
         num_classes=len(classes),
         classes=classes,
     )
 
 
-def _name(name: str, size: int) -> str:
-    return name if size == SIZE else f"{name}:{size}"
-
-
 def load(
     name: str,
     directory: Path,
     *,
-    size: int = SIZE,
+    size: int,
     validation: float,
     seed: int,
-    download: bool = False,
+    download: bool,
+    mean: Values | None,
+    std: Values | None,
 ) -> Dataset:
     cifar = SETS[name]
+    mean, std = in_image_units(mean, std, channels=3, pixels=True)
+    if mean is None and size == SIZE:  # averaging narrows the spread, so that it is measured then
+        mean, std = cifar.mean, cifar.std
     files = _read(name, cifar, directory, download)
     return from_tensors(
-        _joined([files[file] for file in cifar.train], size),
-        _joined([files[cifar.test]], size),
+        _join([files[file] for file in cifar.train], size),
+        _join([files[cifar.test]], size),
         validation=validation,
         seed=seed,
-        name=_name(name, size),
+        name=info(name, size).name,
         classes=cifar.classes,
-        # averaging takes from the spread, so that it is measured then
-        mean=cifar.mean if size == SIZE else None,
-        std=cifar.std if size == SIZE else None,
+        mean=mean,
+        std=std,
         padding=size // 8,
         flips=True,
     )
 
 
 def _read(name: str, cifar: Cifar, directory: Path, download: bool) -> dict[str, Arrays]:
-    names = (*cifar.train, cifar.test)
-    for folder in (directory, directory / cifar.binary_folder):
-        if any((folder / f"{file}.bin").is_file() for file in names):
-            return {file: _read_binary(cifar, folder, file) for file in names}
-    for folder in (directory, directory / cifar.python_folder):
-        if any((folder / file).is_file() for file in names):
-            return {file: _read_pickle(cifar, folder, file) for file in names}
+    forms = ((cifar.binary_folder, ".bin", _read_binary), (cifar.python_folder, "", _read_pickle))
+    for own_folder, suffix, read in forms:
+        for folder in (directory, directory / own_folder):
+            paths = {file: folder / f"{file}{suffix}" for file in cifar.records}
+            if any(path.is_file() for path in paths.values()):
+                return {file: read(cifar, file, _existing(path)) for file, path in paths.items()}
     archive = directory / cifar.archive
     if not archive.is_file():
         if not download:
@@ -168,18 +167,18 @@ def _read(name: str, cifar: Cifar, directory: Path, download: bool) -> dict[str,
     return _read_archive(cifar, archive)
 
 
-def _read_binary(cifar: Cifar, folder: Path, file: str) -> Arrays:
-    path = folder / f"{file}.bin"
+def _existing(path: Path) -> Path:
     if not path.is_file():
         raise ValueError(f"{path} is missing, though other files of the set are there")
+    return path
+
+
+def _read_binary(cifar: Cifar, file: str, path: Path) -> Arrays:
     _check_size(cifar, file, path, path.stat().st_size)
     return _parse(cifar, file, path, path.read_bytes())
 
 
-def _read_pickle(cifar: Cifar, folder: Path, file: str) -> Arrays:
-    path = folder / file
-    if not path.is_file():
-        raise ValueError(f"{path} is missing, though other files of the set are there")
+def _read_pickle(cifar: Cifar, file: str, path: Path) -> Arrays:
     content = unpickle.read(path)
     images, labels = content.get("data"), np.asarray(content.get(cifar.label_key, ()))
     count = cifar.records[file]
@@ -190,14 +189,14 @@ def _read_pickle(cifar: Cifar, folder: Path, file: str) -> Arrays:
             f"{path} should hold {(count, _PIXELS)} pixels and {(count,)} {cifar.label_key}, "
             f"found {images.shape} and {labels.shape}"
         )
-    return images, _checked(cifar, path, labels)
+    return images, _check_labels(cifar, path, labels)
 
 
 def _read_archive(cifar: Cifar, path: Path) -> dict[str, Arrays]:
     check(path, cifar.sha256)
     wanted = {f"{cifar.binary_folder}/{file}.bin": file for file in cifar.records}
     found: dict[str, Arrays] = {}
-    # One pass, taking members by name: nothing that the archive holds is ever written to disk.
+    # one pass that takes members by name; nothing in the archive is written to disk
     with tarfile.open(path, mode="r|gz") as archive:
         for member in archive:
             file = wanted.get(member.name)
@@ -224,10 +223,10 @@ def _check_size(cifar: Cifar, file: str, path: Path, found: int) -> None:
 def _parse(cifar: Cifar, file: str, path: Path, content: bytes) -> Arrays:
     records = np.frombuffer(content, dtype=np.uint8).reshape(cifar.records[file], -1)
     labels = records[:, cifar.label_bytes - 1]
-    return records[:, cifar.label_bytes :], _checked(cifar, path, labels)
+    return records[:, cifar.label_bytes :], _check_labels(cifar, path, labels)
 
 
-def _checked(cifar: Cifar, path: Path, labels: NDArray[Any]) -> NDArray[Any]:
+def _check_labels(cifar: Cifar, path: Path, labels: NDArray[Any]) -> NDArray[Any]:
     if labels.dtype.kind not in "iu":
         raise ValueError(f"{path} has labels of {labels.dtype}; they should be integers")
     low, high, count = int(labels.min()), int(labels.max()), len(cifar.classes)
@@ -238,7 +237,7 @@ def _checked(cifar: Cifar, path: Path, labels: NDArray[Any]) -> NDArray[Any]:
     return labels
 
 
-def _joined(files: list[Arrays], size: int) -> tuple[Tensor, Tensor]:
+def _join(files: list[Arrays], size: int) -> tuple[Tensor, Tensor]:
     pixels = np.concatenate([images for images, _ in files]).reshape(-1, 3, SIZE, SIZE)
     labels = np.concatenate([labels for _, labels in files]).astype(np.int64)
     images = torch.from_numpy(pixels)

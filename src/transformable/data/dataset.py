@@ -1,4 +1,4 @@
-"""What every dataset looks like to the rest of the package."""
+"""The interface of every dataset."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,16 +19,18 @@ class Info:
     num_classes: int
     classes: tuple[str, ...]
     mean: tuple[float, ...] = field(default=(), compare=False)
-    """What is subtracted from the pixels (0 to 255) of each channel, once they are read; empty if
-    nothing is."""
+    """Subtracted from each channel, in the units of the images; empty before they are read, and if
+    they are not normalised."""
     std: tuple[float, ...] = field(default=(), compare=False)
-    """What they are divided by then."""
+    """Each channel is then divided by it."""
+    pixels: bool = field(default=True, compare=False)
+    """Whether the images are pixels of 0 to 255 before they are normalised, or other floats."""
 
 
 class Split(Protocol):
-    """Images with labels, handed out in batches: float32 channels-last images, int64 labels.
+    """Images with labels, in batches of float32 channels-last images and int64 labels.
 
-    `batch_size` counts the samples of all `world` processes together; a process gets its share.
+    ``batch_size`` is that of all ``world`` processes together; each process gets its share.
     """
 
     @property
@@ -37,11 +39,11 @@ class Split(Protocol):
     def __len__(self) -> int: ...
 
     def subset(self, indexes: Tensor) -> "Split":
-        """The samples at `indexes`, in that order."""
+        """The samples at ``indexes``, in that order."""
         ...
 
     def steps(self, batch_size: int) -> int:
-        """How many batches one epoch of `shuffled` has."""
+        """The number of batches in one epoch of ``shuffled``."""
         ...
 
     def shuffled(
@@ -54,10 +56,10 @@ class Split(Protocol):
         rank: int = 0,
         world: int = 1,
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Augmented batches of one epoch from step `start` on, the last short one dropped.
+        """Augmented batches of one epoch from step ``start`` on, without the last, short one.
 
-        Each batch is a function of (seed, epoch, step) alone, so an epoch that is entered in its
-        middle gives the same bits as one that was never left.
+        Each batch depends on (seed, epoch, step) alone, so that an epoch resumed in its middle
+        gives the same bits as one that was not interrupted.
         """
         ...
 
@@ -70,7 +72,7 @@ class Split(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """Three splits of one set; the test split does not depend on how validation was cut."""
+    """Three splits of one set; which samples are in validation does not change the test split."""
 
     info: Info
     train: Split

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch.nn import functional
+import torch.nn.functional as F
 
-from transformable.data.dataset import Dataset, Info
-from transformable.data.stratify import stratified
-from transformable.data.tensors import from_tensors
+from .dataset import Dataset, Info
+from .normalisation import Values, in_image_units
+from .stratify import stratified
+from .tensors import from_tensors
 
 __all__ = ["info", "load"]
 
@@ -16,23 +17,17 @@ _FILE = Path(__file__).with_name("digits.npz")
 
 
 def info() -> Info:
-    return Info(
-        name="digits",
-        input_shape=(1, 16, 16),
-        num_classes=10,
-        classes=tuple("0123456789"),
-    )
+    return Info(name="digits", input_shape=(1, 16, 16), num_classes=10, classes=tuple("0123456789"))
 
 
-def load(*, validation: float, seed: int) -> Dataset:
+def load(*, validation: float, seed: int, mean: Values | None, std: Values | None) -> Dataset:
+    mean, std = in_image_units(mean, std, channels=1, pixels=True)
     with np.load(_FILE, allow_pickle=False) as arrays:
         small = torch.from_numpy(arrays["images"])
         labels = torch.from_numpy(arrays["labels"]).long()
-    # 8x8 values of 0 to 16; at 16x16 three stages of a CIFAR network still see something.
-    enlarged = functional.interpolate(
-        small.unsqueeze(1).float() * (255 / 16), size=(16, 16), mode="bilinear"
-    )
-    images = enlarged.round().to(torch.uint8)
+    # 8x8 values of 0 to 16; at 16x16 three stages of a CIFAR network still have pixels to work on
+    pixels = small.unsqueeze(1).float() * (255 / 16)
+    images = F.interpolate(pixels, size=(16, 16), mode="bilinear").round().to(torch.uint8)
     train, test = stratified(labels, 0.2, seed=0)
     return from_tensors(
         (images[train], labels[train]),
@@ -40,6 +35,8 @@ def load(*, validation: float, seed: int) -> Dataset:
         validation=validation,
         seed=seed,
         name="digits",
+        mean=mean,
+        std=std,
         padding=2,
         flips=False,  # a mirrored digit is another sign
     )

@@ -1,4 +1,4 @@
-"""Fetching a file whose sha256 is known: whole and right, or not at all."""
+"""Download a file and check its sha256."""
 
 import hashlib
 import os
@@ -11,6 +11,7 @@ __all__ = ["check", "fetch"]
 
 
 def check(path: Path, sha256: str) -> None:
+    """Raise a ValueError if the file has another sha256."""
     found = _digest(path)
     if found != sha256:
         raise ValueError(
@@ -20,7 +21,7 @@ def check(path: Path, sha256: str) -> None:
 
 
 def fetch(url: str, path: Path, sha256: str) -> None:
-    """Download `url` to `path`, which appears only when it is complete and has that sha256."""
+    """Download ``url`` to ``path``, which appears only when it is complete and has that sha256."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

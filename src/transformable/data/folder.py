@@ -12,28 +12,32 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
-from transformable.data import batches
-from transformable.data.augment import normalise
-from transformable.data.dataset import Dataset, Info
-from transformable.data.photos import SIZE, SUFFIXES, decode, evaluation_view, training_view
-from transformable.data.stratify import stratified
-from transformable.seeds import generator
+from ..seeds import generator
+from . import batches
+from .augment import normalise
+from .dataset import Dataset, Info
+from .normalisation import Values, in_image_units
+from .photos import SIZE, SUFFIXES, decode, evaluation_view, training_view
+from .stratify import stratified
 
 __all__ = ["PhotoSplit", "info", "load"]
 
-# ImageNet's, in units of 0 to 255.
+# ImageNet's, in units of 0 to 255
 _MEAN = torch.tensor((0.485, 0.456, 0.406)) * 255
 _STD = torch.tensor((0.229, 0.224, 0.225)) * 255
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PhotoSplit:
-    """A `Split` whose images are files."""
+    """A ``Split`` whose images are files."""
 
     paths: tuple[Path, ...]
     labels: Tensor
+    mean: Tensor
+    """By channel, in units of 0 to 255."""
+    std: Tensor
     workers: int
-    """Processes that decode; 0 does it in this one. The images do not depend on it."""
+    """Processes that decode; with 0 this process does. The images do not depend on it."""
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -75,25 +79,25 @@ class PhotoSplit:
             batch_sampler=[indexes.tolist() for indexes in plan],
             collate_fn=_collate,
             num_workers=min(self.workers, _processors(), len(plan)),
-            # Its own, because a loader otherwise draws from the global one at every epoch, and a
-            # run that is resumed in the middle of an epoch would draw once more than one that ran.
+            # its own, because a loader otherwise draws from the global one at every epoch, and a
+            # run resumed in the middle of an epoch would draw once more than one that was not
             generator=torch.Generator(),
         )
         for indexes, images in zip(plan, loader, strict=True):
             if isinstance(images, str):
                 raise ValueError(images)
             x = torch.from_numpy(images).permute(0, 3, 1, 2)
-            yield normalise(x, _MEAN, _STD), self.labels[indexes]
+            yield normalise(x, self.mean, self.std), self.labels[indexes]
 
 
 class _Views(TorchDataset[NDArray[np.uint8] | str]):
-    """What evaluation sees of each photo, or why it cannot be seen."""
+    """The evaluation view of each photo, or the message of why it cannot be decoded."""
 
     def __init__(self, paths: tuple[Path, ...]) -> None:
         self.paths = paths
 
     def __getitem__(self, index: int) -> NDArray[np.uint8] | str:
-        # As a value: an exception that crosses processes comes out as pages of traceback.
+        # returned, because an exception that crosses processes becomes pages of traceback
         try:
             return self.view(index)
         except ValueError as error:
@@ -114,7 +118,7 @@ class _TrainingViews(_Views):
 
 
 def _collate(views: Sequence[NDArray[np.uint8] | str]) -> NDArray[np.uint8] | str:
-    # An array, not a tensor: tensors travel in shared memory, of which containers have little.
+    # an array, because tensors travel in shared memory, of which containers have little
     arrays = [view for view in views if not isinstance(view, str)]
     if len(arrays) == len(views):
         return np.stack(arrays)
@@ -139,12 +143,23 @@ def info(path: Path) -> Info:
     )
 
 
-def load(path: Path, *, validation: float, seed: int, workers: int) -> Dataset:
+def load(
+    path: Path,
+    *,
+    validation: float,
+    seed: int,
+    workers: int,
+    mean: Values | None,
+    std: Values | None,
+) -> Dataset:
     if workers < 0:
         raise ValueError(f"{workers} workers are impossible; give 0 or more")
     about = info(path)
+    mean, std = in_image_units(mean, std, channels=3, pixels=True)
+    if mean is not None and std is not None:
+        about = replace(about, mean=mean, std=std)
     root = _training_folder(path)
-    whole = _scan(root, about.classes, workers)
+    whole = _scan(root, about, workers)
     counts = whole.labels.bincount(minlength=len(about.classes)).tolist()
     for name, count in zip(about.classes, counts, strict=True):
         if not count:
@@ -153,7 +168,7 @@ def load(path: Path, *, validation: float, seed: int, workers: int) -> Dataset:
         rest, part = stratified(whole.labels, 0.2, seed)
         whole, test = whole.subset(rest), whole.subset(part)
     else:
-        test = _scan(path / "val", about.classes, workers)
+        test = _scan(path / "val", about, workers)
     rest, part = stratified(whole.labels, validation, seed)
     return Dataset(info=about, train=whole.subset(rest), validation=whole.subset(part), test=test)
 
@@ -181,13 +196,13 @@ def _classes(root: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _scan(root: Path, classes: tuple[str, ...], workers: int) -> PhotoSplit:
-    unknown = sorted(set(_classes(root)) - set(classes))
+def _scan(root: Path, info: Info, workers: int) -> PhotoSplit:
+    unknown = sorted(set(_classes(root)) - set(info.classes))
     if unknown:
         raise ValueError(f"{str(root / unknown[0])!r} is a class that the training folder lacks")
     paths: list[Path] = []
     labels: list[int] = []
-    for label, name in enumerate(classes):
+    for label, name in enumerate(info.classes):
         found = sorted(
             photo
             for photo in (root / name).rglob("*")
@@ -197,4 +212,10 @@ def _scan(root: Path, classes: tuple[str, ...], workers: int) -> PhotoSplit:
         labels += [label] * len(found)
     if not paths:
         raise ValueError(f"{str(root)!r} holds no images")
-    return PhotoSplit(paths=tuple(paths), labels=torch.tensor(labels), workers=workers)
+    return PhotoSplit(
+        paths=tuple(paths),
+        labels=torch.tensor(labels),
+        mean=torch.tensor(info.mean),
+        std=torch.tensor(info.std),
+        workers=workers,
+    )

@@ -1,4 +1,4 @@
-"""From a photo file to the pixels a network sees, as in the paper's ImageNet training."""
+"""Decode photos and cut the views for training and evaluation, as the paper does on ImageNet."""
 
 import math
 from pathlib import Path
@@ -17,27 +17,24 @@ _ENHANCE = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
 
 
 def decode(path: Path) -> Image.Image:
-    """The photo as RGB; a file that cannot be decoded is a ValueError that names it."""
+    """Read a photo as RGB; a ValueError names a file that cannot be decoded."""
     try:
         with Image.open(path) as image:
-            # Transparent palettes go by way of RGBA, or Pillow warns about every one of them.
+            # palettes go through RGBA, because Pillow warns about every transparent one otherwise
             return (image.convert("RGBA") if image.mode == "P" else image).convert("RGB")
     except Exception as error:  # Pillow's decoders raise whatever the damage leads to
         raise ValueError(f"photo {str(path)!r} cannot be decoded: {error}") from error
 
 
 def evaluation_view(image: Image.Image) -> NDArray[np.uint8]:
-    """256 x 256, then the centre, as (H, W, C)."""
+    """Resize to 256 x 256 and cut out the centre, as (H, W, C)."""
     margin = (256 - SIZE) // 2
     resized = image.resize((256, 256), Image.Resampling.BILINEAR)
     return np.array(resized.crop((margin, margin, margin + SIZE, margin + SIZE)))
 
 
 def training_view(image: Image.Image, random: np.random.Generator) -> NDArray[np.uint8]:
-    """A random part at a random size, its colours jittered in random order, half the time mirrored.
-
-    As (H, W, C).
-    """
+    """A random crop with jittered colours, mirrored half of the time, as (H, W, C)."""
     left, top, width, height = crop_box(image.width, image.height, random)
     view = image.resize(
         (SIZE, SIZE), Image.Resampling.BILINEAR, box=(left, top, left + width, top + height)
@@ -51,7 +48,7 @@ def training_view(image: Image.Image, random: np.random.Generator) -> NDArray[np
 
 
 def crop_box(width: int, height: int, random: np.random.Generator) -> tuple[int, int, int, int]:
-    """(left, top, width, height) of 8 to 100 % of the area with sides 3:4 to 4:3."""
+    """Draw (left, top, width, height) with 8 to 100 % of the area and sides of 3:4 to 4:3."""
     low, high = math.log(3 / 4), math.log(4 / 3)
     for _ in range(10):
         area = width * height * random.uniform(0.08, 1.0)
@@ -60,7 +57,7 @@ def crop_box(width: int, height: int, random: np.random.Generator) -> tuple[int,
         if 0 < w <= width and 0 < h <= height:
             left, top = random.integers(width - w + 1), random.integers(height - h + 1)
             return int(left), int(top), w, h
-    # Very long or very small photos: the largest centred box of an allowed ratio.
+    # very long or very small photos: the largest centred box of an allowed ratio
     w = min(width, max(1, round(height * 4 / 3)))
     h = min(height, max(1, round(width * 4 / 3)))
     return (width - w) // 2, (height - h) // 2, w, h

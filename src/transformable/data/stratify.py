@@ -1,18 +1,18 @@
-"""Cutting a part out of a set so that both keep the proportions of the classes."""
+"""Split a set in two so that both parts keep the proportions of the classes."""
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from transformable.seeds import generator
+from ..seeds import generator
 
 __all__ = ["stratified"]
 
 
 def stratified(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Sorted indexes of (the rest, the part): `fraction` of each class, to within one sample.
+    """Sorted indexes (rest, part), with ``fraction`` of each class, to within one sample, in part.
 
-    A class never gives away its last sample.
+    Every class keeps at least one sample in the rest.
 
     >>> labels = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1, 1, 1])
     >>> rest, part = stratified(labels, 0.5, seed=0)
@@ -25,7 +25,7 @@ def stratified(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tens
     classes, counts = np.unique(values, return_counts=True)
     wanted = counts * fraction
     taken = np.floor(wanted).astype(np.int64)
-    # What rounding down left over goes to the classes that lost most by it.
+    # the samples lost by rounding down go to the classes that lost most
     for index in np.argsort(taken - wanted, kind="stable")[: round(wanted.sum()) - taken.sum()]:
         if taken[index] + 1 < counts[index]:
             taken[index] += 1

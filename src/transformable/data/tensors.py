@@ -1,4 +1,4 @@
-"""Sets that fit in memory, as one tensor."""
+"""Datasets that fit in memory, as one tensor."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -6,28 +6,29 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from transformable.data import batches
-from transformable.data.augment import crop, flip, normalise
-from transformable.data.dataset import Dataset, Info
-from transformable.data.stratify import stratified
-from transformable.seeds import generator
+from ..seeds import generator
+from . import batches
+from .augment import crop, flip, normalise
+from .dataset import Dataset, Info
+from .normalisation import Values, per_channel
+from .stratify import stratified
 
 __all__ = ["TensorSplit", "count_classes", "from_tensors"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TensorSplit:
-    """A `Split` whose images are one tensor (N, C, H, W)."""
+    """A ``Split`` whose images are one tensor (N, C, H, W)."""
 
     images: Tensor
     labels: Tensor
     mean: Tensor
-    """By channel, in the units of `images`."""
+    """By channel, in the units of ``images``."""
     std: Tensor
     padding: int
-    """Training images are cut at random out of the image with this much mirrored around it."""
+    """Training images are random crops of the image, padded by reflection with so many pixels."""
     flips: bool
-    """Whether half of the training images are mirrored."""
+    """Whether half of the training images, at random, are mirrored."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -69,7 +70,7 @@ class TensorSplit:
     def _augmented(
         self, indexes: Tensor, key: tuple[int, int, int], own: slice
     ) -> tuple[Tensor, Tensor]:
-        # Drawn for the global batch and then cut, so that the number of processes changes nothing.
+        # drawn for the global batch, so that the number of processes does not change the images
         random = generator("augment", *key)
         offsets = torch.from_numpy(random.integers(2 * self.padding + 1, size=(len(indexes), 2)))
         mask = torch.from_numpy(random.random(len(indexes)) < 0.5)
@@ -81,7 +82,7 @@ class TensorSplit:
         return normalise(x, self.mean, self.std), self.labels[indexes[own]]
 
     def _gather(self, indexes: Tensor) -> Tensor:
-        # Through (N, H, W, C), where a channels-last image is one run of bytes: ten times faster.
+        # as (N, H, W, C), where a channels-last image is contiguous: ten times faster
         return self.images.permute(0, 2, 3, 1).index_select(0, indexes).permute(0, 3, 1, 2)
 
 
@@ -93,16 +94,19 @@ def from_tensors(
     seed: int = 0,
     name: str = "tensors",
     classes: tuple[str, ...] | None = None,
-    mean: tuple[float, ...] | None = None,
-    std: tuple[float, ...] | None = None,
+    mean: Values | None = None,
+    std: Values | None = None,
     padding: int | None = None,
     flips: bool | None = None,
 ) -> Dataset:
     """A dataset of your own images (N, C, H, W) or (N, H, W) and integer labels.
 
-    uint8 images are normalised (by the training images' mean and std unless given, in units of 0
-    to 255) and augmented: crop with 4 pixels of padding and flip, or, below 24 pixels, where things
-    tend to be signs, crop with an eighth of the height and no flip. Float images stay as they are.
+    uint8 images are normalised, by default with the training images' own mean and std, and
+    augmented: crop with 4 pixels of padding and flip, or, below 24 pixels, where images tend to be
+    signs, crop with an eighth of the height and no flip. Float images stay as they are.
+
+    ``mean`` and ``std``, one number per channel or one for all, are in the units of the images: 0
+    to 255 for uint8. (``load`` takes them for pixels of 0 to 1; multiply those by 255.)
 
     >>> images = torch.zeros(20, 3, 32, 32, dtype=torch.uint8)
     >>> own = from_tensors((images, torch.arange(20) % 2), (images, torch.arange(20) % 2))
@@ -127,15 +131,10 @@ def from_tensors(
         padding = (images.shape[2] // 8 if small else 4) if pixels else 0
     if flips is None:
         flips = pixels and not small
-    # From all training images, so that the validation part and its seed do not move the test set.
-    measured = _statistics(images) if pixels else (torch.zeros(images.shape[1]), torch.ones(1))
+    normalised = pixels or mean is not None or std is not None
+    means, stds = _normalisation(images, mean, std)
     whole = TensorSplit(
-        images=images,
-        labels=labels,
-        mean=(measured[0] if mean is None else torch.tensor(mean)),
-        std=(measured[1] if std is None else torch.tensor(std)).expand(images.shape[1]),
-        padding=padding,
-        flips=flips,
+        images=images, labels=labels, mean=means, std=stds, padding=padding, flips=flips
     )
     rest, part = stratified(labels, validation, seed)
     channels, height, width = images.shape[1:]
@@ -145,8 +144,9 @@ def from_tensors(
             input_shape=(channels, height, width),
             num_classes=len(classes),
             classes=classes,
-            mean=tuple(whole.mean.tolist()) if pixels else (),
-            std=tuple(whole.std.tolist()) if pixels else (),
+            mean=tuple(means.tolist()) if normalised else (),
+            std=tuple(stds.tolist()) if normalised else (),
+            pixels=pixels,
         ),
         train=whole.subset(rest),
         validation=whole.subset(part),
@@ -176,7 +176,7 @@ def _checked(images: Tensor, labels: Tensor, part: str) -> tuple[Tensor, Tensor]
 
 
 def count_classes(train: Tensor, test: Tensor) -> int:
-    """How many classes 0, 1, 2, ... there are; labels that leave one out are refused."""
+    """The number of classes 0, 1, 2, ...; a ValueError if the training labels leave one out."""
     present = sorted(set(train.tolist()))
     if present[0] < 0:
         raise ValueError(f"y_train holds the label {present[0]}; labels count from 0")
@@ -199,8 +199,32 @@ def _check_range(name: str, labels: Tensor, num_classes: int) -> None:
             )
 
 
+def _normalisation(
+    images: Tensor, mean: Values | None, std: Values | None
+) -> tuple[Tensor, Tensor]:
+    """The mean and std of each channel: as given, or measured on uint8 images.
+
+    Measured on all training images, so that the choice of validation samples does not change the
+    test images.
+    """
+    channels, pixels = images.shape[1], images.dtype == torch.uint8
+    means, stds = torch.zeros(channels), torch.ones(channels)
+    if pixels and (mean is None or std is None):
+        means, stds = _statistics(images)
+    if mean is not None:
+        means = torch.tensor(per_channel("mean", mean, channels))
+    if std is not None:
+        stds = torch.tensor(per_channel("std", std, channels))
+        if pixels and stds.max() <= 0.5:  # values of 0 to 1 do not deviate by more
+            raise ValueError(
+                f"std {stds.max():g} is too small for uint8 images; give mean and std in units of "
+                "0 to 255 (those for pixels of 0 to 1, times 255)"
+            )
+    return means, stds
+
+
 def _statistics(images: Tensor) -> tuple[Tensor, Tensor]:
-    # By histogram, which is exact and needs no float copy of the set.
+    # by histogram, which is exact and needs no float copy of the set
     counts = torch.stack(
         [channel.flatten().bincount(minlength=256) for channel in images.unbind(1)]
     )
@@ -208,7 +232,7 @@ def _statistics(images: Tensor) -> tuple[Tensor, Tensor]:
     values = torch.arange(256.0, dtype=torch.float64)
     mean = share @ values
     std = (share @ values.square() - mean.square()).clamp(min=0).sqrt()
-    # A channel of one value (all black, say) comes out as zero, not as a division by zero.
+    # a channel of one value (all black, say) becomes zero instead of a division by zero
     return mean.float(), std.where(std > 0, 1).float()
 
 

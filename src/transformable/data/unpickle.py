@@ -1,8 +1,8 @@
-"""Reading the pickled CIFAR files without letting them run anything.
+"""Read the pickled CIFAR files without running any code that they contain.
 
-A pickle is a program. This reader knows plain values, and the few names by which numpy spells an
-array; for those it puts in stand-ins written here, so that a file can neither import something
-nor hand numpy a state that it made up.
+A pickle is a program. This reader admits plain values and the few names with which numpy pickles an
+array, and replaces those by classes of its own, so that a file can neither import anything nor set
+the internal state of a numpy object.
 """
 
 import pickle
@@ -39,7 +39,7 @@ class _Array:
 
 
 class _Ndarray:
-    """Only ever named, as the type that `_reconstruct` is to make."""
+    """Stands for the type that ``_reconstruct`` is asked to make."""
 
 
 def _build(content: Any, dtype: _Dtype, shape: tuple[int, ...], order: Any) -> NDArray[Any]:
@@ -58,7 +58,7 @@ def _from_buffer(content: Any, dtype: _Dtype, shape: tuple[int, ...], order: str
 
 
 def _encode(text: str, encoding: str = "latin1") -> bytes:
-    # How Python 3 spells bytes in the old protocols; asking another codec would import it.
+    # bytes in the old protocols; another codec would be imported
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"encoding {encoding!r} is not admitted")
     return text.encode("latin1")
@@ -88,7 +88,7 @@ class _Unpickler(pickle.Unpickler):
 def read(path: Path) -> dict[str, Any]:
     """The dictionary in a pickle file: keys as str, arrays as numpy arrays.
 
-    Anything else than arrays, lists, dicts, bytes, str and int in it is a ValueError.
+    A ValueError if it holds anything but arrays, lists, dicts, bytes, str and int.
     """
     try:
         with path.open("rb") as file:

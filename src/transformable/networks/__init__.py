@@ -1,1 +1,1 @@
-"""Networks from outside and to outside: built by name, loaded, exported, described, timed."""
+"""Build networks by name, read weights, load, export, describe and time networks."""

@@ -1,4 +1,4 @@
-"""A trained network back from its folder: a run, or what was exported."""
+"""Load a trained network from its run folder or from an exported folder."""
 
 import copy
 from pathlib import Path
@@ -9,8 +9,8 @@ from torch import nn
 from ..shape import Shape
 from ..slimming.slim import slim
 from ..tracing.space import Space
-from .build import build
-from .recipe import Recipe
+from .blueprint import Blueprint
+from .build import build_network
 from .weights import load_weights
 
 __all__ = ["load", "network_folder"]
@@ -19,16 +19,16 @@ __all__ = ["load", "network_folder"]
 def load(folder: str | Path, model: nn.Module | None = None) -> nn.Module:
     """The trained network of a run folder or of an exported one, ready to use.
 
-    The small network of a run of ``tas prune`` or ``tas distill``, the network itself of
-    ``tas train``. What was made in Python from a network of your own needs that network, unpruned,
-    as ``model``, which stays as it is; without it, what was exported is loaded, which can compute
-    but not be trained.
+    That is the small network of a run of ``tas prune`` or ``tas distill``, and the network of a run
+    of ``tas train``. If the run was made in Python from a network of your own, give that network,
+    unpruned, as ``model``; it is not changed. Without it the exported program is loaded, which can
+    be evaluated but not trained.
     """
     folder = network_folder(Path(folder))
-    recipe = Recipe.read(folder)
+    blueprint = Blueprint.read(folder)
     if model is None:
         try:
-            model = _unpruned(recipe)
+            model = _build_unpruned(blueprint)
         except ValueError as error:
             for program in (folder / "model.pt2", folder.parent / "export" / "model.pt2"):
                 if program.is_file():  # this needs neither the class of the network nor its file
@@ -37,7 +37,7 @@ def load(folder: str | Path, model: nn.Module | None = None) -> nn.Module:
                 f"{error}; give the unpruned network: --model, or tas.load(folder, model=...)"
             ) from error
     if (folder / "shape.json").is_file():
-        space = Space.trace(model, recipe.input_shape, residual=recipe.residual)
+        space = Space.trace(model, blueprint.input_shape, residual=blueprint.residual)
         model = slim(model, space, Shape.read(folder / "shape.json"))
     else:
         model = copy.deepcopy(model)
@@ -45,21 +45,22 @@ def load(folder: str | Path, model: nn.Module | None = None) -> nn.Module:
     return model.eval()
 
 
-def _unpruned(recipe: Recipe) -> nn.Module:
-    """The network before it was made smaller; its weights are of no account."""
-    if recipe.model is None:
+def _build_unpruned(blueprint: Blueprint) -> nn.Module:
+    if blueprint.model is None:
         raise ValueError("the network was made in Python")
-    channels = recipe.input_shape[0]
     with torch.random.fork_rng(devices=[]):
-        return build(recipe.model, num_classes=recipe.num_classes, in_channels=channels)
+        return build_network(
+            blueprint.model,
+            num_classes=blueprint.num_classes,
+            in_channels=blueprint.input_shape[0],
+        )
 
 
 def network_folder(folder: Path) -> Path:
-    """Where in a folder the trained network is."""
-    whole = (folder / "teacher").is_dir()  # a run of tas prune
-    place = folder / "student" if whole else folder
-    if (place / "model.safetensors").is_file():
-        return place
+    """The folder itself or, in a run of ``tas prune``, the one inside it with the small network."""
+    inner = folder / "student" if (folder / "teacher").is_dir() else folder
+    if (inner / "model.safetensors").is_file():
+        return inner
     if (folder / "shape.json").is_file() and (folder / "steps.csv").is_file():
         raise ValueError(
             f"run {folder} is a search and has no trained network; train one of its shape first: "

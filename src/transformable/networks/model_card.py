@@ -1,19 +1,18 @@
-"""The model card of an exported network: what it is, how it was made, what it can do, how to load
-it."""
+"""The model card of an exported network: its accuracy and cost, how it was made, how to load it."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from ..data import Info
-from .recipe import Recipe
+from .blueprint import Blueprint
 
 __all__ = ["model_card"]
 
 
 def model_card(
-    summary: dict[str, Any], info: Info, recipe: Recipe, exported: dict[str, Any]
+    summary: dict[str, Any], info: Info, blueprint: Blueprint, exported: dict[str, Any]
 ) -> str:
-    """Markdown, from the result of a run, its dataset and the files that were written."""
+    """Markdown from the result of a run, its dataset and the result of ``export``."""
     smaller = ", made smaller" if "before" in summary or "transfer" in summary else ""
     return "\n".join(
         [
@@ -21,11 +20,11 @@ def model_card(
             "",
             *_numbers(summary),
             "",
-            *_story(summary),
+            *_origin(summary),
             "",
             "## How to load it",
             "",
-            *_loading(info, recipe, exported["files"]),
+            *_loading(info, blueprint, exported["files"]),
             "",
             "## What goes in and what comes out",
             "",
@@ -66,7 +65,7 @@ def _numbers(summary: dict[str, Any]) -> list[str]:
     ]
 
 
-def _story(summary: dict[str, Any]) -> list[str]:
+def _origin(summary: dict[str, Any]) -> list[str]:
     if "target" not in summary:
         return []
     target = summary["target"]
@@ -79,8 +78,7 @@ def _story(summary: dict[str, Any]) -> list[str]:
     return [
         "## How it was made",
         "",
-        f"{start} The widths of its layers and the depths of its stages were learnt by "
-        "Transformable Architecture Search (Dong & Yang, NeurIPS 2019) for "
+        f"{start} {_method(summary.get('method', 'tas'))} "
         f"{target['low']:,} to {target['high']:,} {target['metric']}; the shape is in shape.json. "
         f"The small network was trained with transfer `{summary['transfer']}` from the unpruned "
         f"one. Seed {summary['seed']}.",
@@ -88,12 +86,26 @@ def _story(summary: dict[str, Any]) -> list[str]:
     ]
 
 
-def _loading(info: Info, recipe: Recipe, files: Mapping[str, int]) -> list[str]:
+def _method(name: str) -> str:
+    sizes = {
+        "tas": "The widths of its layers and the depths of its stages",
+        "tas-width": "The widths of its layers",
+        "tas-depth": "The depths of its stages",
+    }
+    if name in sizes:
+        return (
+            f"{sizes[name]} were learnt by Transformable Architecture Search "
+            "(Dong & Yang, NeurIPS 2019) for"
+        )
+    return f"It was pruned by `{name}` to"
+
+
+def _loading(info: Info, blueprint: Blueprint, files: Mapping[str, int]) -> list[str]:
     channels, height, width = info.input_shape
-    unpruned = "" if recipe.model else ", model=UNPRUNED"
+    unpruned = "" if blueprint.model else ", model=UNPRUNED"
     lines = [
         "With this package, as an ordinary PyTorch module"
-        + ("" if recipe.model else ", from the unpruned network")
+        + ("" if blueprint.model else ", from the unpruned network")
         + ":",
         "",
         "```python",
@@ -134,8 +146,8 @@ def _inputs(info: Info) -> list[str]:
     if info.mean and info.std:
         mean, std = (", ".join(f"{v:.6g}" for v in values) for values in (info.mean, info.std))
         lines[0] += (
-            f" From pixels of 0 to 255: subtract the mean ({mean}) of each channel and divide by "
-            f"its deviation ({std})."
+            f" From {'pixels of 0 to 255' if info.pixels else 'the values of the dataset'}: "
+            f"subtract the mean ({mean}) of each channel and divide by its deviation ({std})."
         )
     classes = ", ".join(info.classes) if len(info.classes) <= 100 else f"{len(info.classes)} names"
     lines += ["", f"One logit for each of {info.num_classes} classes, in this order: {classes}."]

@@ -1,5 +1,6 @@
-"""ONNX files: written from a network, and run by onnxruntime. Both are in the extra ``export``."""
+"""Write a network as an ONNX file and run it with onnxruntime; needs the extra ``export``."""
 
+import copy
 import importlib.util
 import warnings
 from collections.abc import Callable
@@ -10,21 +11,27 @@ import torch
 from torch import nn
 
 from ..atomic_files import write_whole
+from .exporter_errors import exporter_errors
 
 __all__ = ["available", "session", "write"]
 
 
 def available() -> bool:
-    """Whether all that it needs is installed."""
+    """Whether onnx, onnxscript and onnxruntime are installed."""
     needed = ("onnx", "onnxscript", "onnxruntime")
     return all(importlib.util.find_spec(name) is not None for name in needed)
 
 
 def write(model: nn.Module, input_shape: tuple[int, int, int], path: Path) -> None:
-    """Any number of ``images`` in, ``logits`` out."""
-    with warnings.catch_warnings(action="ignore"):
+    """Write a copy of the model in evaluation mode; input ``images`` (any N), output ``logits``.
+
+    A ValueError says in one line why it cannot be written.
+    """
+    if not available():
+        raise ValueError("not installed; pip install 'transformable[export]'")
+    with exporter_errors("ONNX"), warnings.catch_warnings(action="ignore"):
         program = torch.onnx.export(
-            model,
+            copy.deepcopy(model).cpu().eval(),
             (torch.zeros(2, *input_shape),),
             dynamo=True,
             dynamic_shapes=({0: torch.export.Dim("batch", min=1)},),
@@ -32,8 +39,8 @@ def write(model: nn.Module, input_shape: tuple[int, int, int], path: Path) -> No
             output_names=["logits"],
             verbose=False,
         )
-    assert program is not None
-    content = program.model_proto.SerializeToString()
+        assert program is not None
+        content = program.model_proto.SerializeToString()
     write_whole(path, lambda file: file.write(content))
 
 

@@ -1,4 +1,4 @@
-"""How fast networks are on this machine: timed in turn, so that what disturbs one disturbs all."""
+"""How fast networks are on this machine, timed in alternation so that a disturbance hits all."""
 
 import copy
 import platform
@@ -12,12 +12,21 @@ from typing import Any
 import torch
 from torch import nn
 
-__all__ = ["Timing", "faster", "latency", "machine", "measure", "timed"]
+__all__ = [
+    "Timing",
+    "describe_machine",
+    "describe_speedup",
+    "measure_speed",
+    "time_calls",
+    "time_networks",
+]
 
-BATCHES = (1, 64)
+BATCH_SIZES = (1, 64)
 ROUNDS = 31
+MIN_ROUNDS = 5
 SECONDS = 4.0
-NOTICEABLE = 1.05
+SPEEDUP = 1.05
+"""From this factor on a network is called faster."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,16 +38,16 @@ class Timing:
     high_ms: float
 
 
-def timed(
+def time_calls(
     calls: Mapping[str, Callable[[], object]], *, rounds: int = ROUNDS, seconds: float = SECONDS
 ) -> dict[str, Timing]:
-    """Call each in turn, for so many rounds, or until so many seconds are over after five.
+    """Call each once per round, for ``rounds`` rounds or, after 5 rounds, up to ``seconds``.
 
-    >>> sorted(timed({"a": lambda: None, "b": lambda: time.sleep(0.002)}, rounds=5).items())[0]
+    >>> sorted(time_calls({"a": lambda: None, "b": lambda: time.sleep(0.002)}, rounds=5).items())[0]
     ('a', Timing(median_ms=..., low_ms=..., high_ms=...))
     """
     for call in calls.values():
-        for _ in range(3):  # the first calls plan their work
+        for _ in range(3):  # warm-up
             call()
     times: dict[str, list[float]] = {name: [] for name in calls}
     end = time.perf_counter() + seconds
@@ -47,37 +56,44 @@ def timed(
             start = time.perf_counter()
             calls[name]()
             times[name].append(1000 * (time.perf_counter() - start))
-        if time.perf_counter() > end and number >= 4:
+        if time.perf_counter() > end and number + 1 >= MIN_ROUNDS:
             break
-    return {name: _timing(values) for name, values in times.items()}
+    found = {}
+    for name, values in times.items():
+        low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+        found[name] = Timing(median_ms=median, low_ms=low, high_ms=high)
+    return found
 
 
-def _timing(values: list[float]) -> Timing:
-    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
-    return Timing(median_ms=median, low_ms=low, high_ms=high)
-
-
-def measure(
+def measure_speed(
     networks: Mapping[str, nn.Module],
     input_shape: tuple[int, int, int],
     *,
     device: torch.device | None = None,
     onnx: Mapping[str, Path] | None = None,
 ) -> list[dict[str, Any]]:
-    """For each engine and batch size the timing of each network; onnxruntime's on the CPU."""
+    """One row per engine and batch size, with the timing of each network.
+
+    ``onnx`` are files of the same networks that were written before; they run on the CPU.
+    """
     device = device or torch.device("cpu")
     rows = []
-    for batch in BATCHES:
-        times = latency(networks, input_shape, device=device, batch=batch)
-        rows.append({"engine": "PyTorch", "batch": batch, **_rows(times)})
-    for batch in BATCHES if onnx else ():
+    for batch in BATCH_SIZES:
+        timings = time_networks(networks, input_shape, device=device, batch=batch)
+        rows.append(_row("PyTorch", batch, timings))
+    for batch in BATCH_SIZES if onnx else ():
         assert onnx is not None
         calls = {name: _onnx_call(path, batch, input_shape) for name, path in onnx.items()}
-        rows.append({"engine": "onnxruntime", "batch": batch, **_rows(timed(calls))})
+        rows.append(_row("onnxruntime", batch, time_calls(calls)))
     return rows
 
 
-def latency(
+def _row(engine: str, batch: int, timings: Mapping[str, Timing]) -> dict[str, Any]:
+    by_network = {name: asdict(timing) for name, timing in timings.items()}
+    return {"engine": engine, "batch": batch, **by_network}
+
+
+def time_networks(
     networks: Mapping[str, nn.Module],
     input_shape: tuple[int, int, int],
     *,
@@ -85,26 +101,17 @@ def latency(
     batch: int = 1,
 ) -> dict[str, Timing]:
     """The timing of each network in PyTorch, for a batch of this size."""
-    # copies, all in one place and one memory format, wherever the networks came from
-    ready = {name: _ready(net, device) for name, net in networks.items()}
-    return timed(
-        {name: _torch_call(net, batch, input_shape, device) for name, net in ready.items()}
+    return time_calls(
+        {name: _torch_call(net, batch, input_shape, device) for name, net in networks.items()}
     )
-
-
-def _rows(timings: Mapping[str, Timing]) -> dict[str, Any]:
-    return {name: asdict(timing) for name, timing in timings.items()}
-
-
-def _ready(net: nn.Module, device: torch.device) -> nn.Module:
-    ready = copy.deepcopy(net).to(device).eval()
-    ready.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return ready
 
 
 def _torch_call(
     net: nn.Module, batch: int, input_shape: tuple[int, int, int], device: torch.device
 ) -> Callable[[], object]:
+    # a copy, so that all are on one device and in one memory format, wherever they came from
+    net = copy.deepcopy(net).to(device).eval()
+    net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     x = torch.zeros(batch, *input_shape, device=device)
     x = x.contiguous(memory_format=torch.channels_last)
 
@@ -126,11 +133,11 @@ def _onnx_call(path: Path, batch: int, input_shape: tuple[int, int, int]) -> Cal
     return lambda: run(x)
 
 
-def faster(rows: list[dict[str, Any]]) -> str:
-    """What the timings say in words, also if they say that nothing was gained.
+def describe_speedup(rows: list[dict[str, Any]]) -> str:
+    """The rows of ``measure_speed`` in words, including where the small network is not faster.
 
     >>> row = {"engine": "PyTorch", "batch": 1, "before": {"median_ms": 3.0}}
-    >>> faster([{**row, "after": {"median_ms": 2.0}}])
+    >>> describe_speedup([{**row, "after": {"median_ms": 2.0}}])
     'The small network is faster: 1.50 times in PyTorch at batch 1.'
     """
     gains = {
@@ -138,8 +145,8 @@ def faster(rows: list[dict[str, Any]]) -> str:
         / row["after"]["median_ms"]
         for row in rows
     }
-    fast = [f"{gain:.2f} times {where}" for where, gain in gains.items() if gain >= NOTICEABLE]
-    slow = [f"{where} ({gain:.2f})" for where, gain in gains.items() if gain < NOTICEABLE]
+    fast = [f"{gain:.2f} times {where}" for where, gain in gains.items() if gain >= SPEEDUP]
+    slow = [f"{where} ({gain:.2f})" for where, gain in gains.items() if gain < SPEEDUP]
     sentences = [f"The small network is faster: {_list(fast)}."] if fast else []
     if slow:
         sentences.append(
@@ -151,15 +158,16 @@ def faster(rows: list[dict[str, Any]]) -> str:
 
 
 def _list(words: list[str]) -> str:
-    """
+    """Words joined with commas and a last "and".
+
     >>> _list(["a", "b", "c"])
     'a, b and c'
     """
     return " and ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
 
 
-def machine() -> dict[str, Any]:
-    """What the numbers were measured with."""
+def describe_machine() -> dict[str, Any]:
+    """The versions, processor and threads that results were measured with."""
     from .. import __version__
 
     return {

@@ -1,4 +1,4 @@
-"""Weights of networks, read from files without running anything that is in them."""
+"""Read weights files without running any code that they contain."""
 
 import pickle
 import re
@@ -13,12 +13,11 @@ from torch import Tensor, nn
 
 __all__ = ["load_weights", "read_weights"]
 
-
 COUNTER = "num_batches_tracked"
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
-    """The tensors of a .safetensors file, or of a torch file with a state dict."""
+    """The state dict in a .safetensors file or in a torch file."""
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"weights file {path} is not there")
@@ -31,7 +30,7 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
 
 
 def load_weights(model: nn.Module, path: str | Path) -> None:
-    """Put the weights of a file into a network; every name and size must match."""
+    """Load the weights of a file into a network; every name and size must match."""
     given = read_weights(path)
     own = model.state_dict()
     wrong = {
@@ -50,13 +49,13 @@ def load_weights(model: nn.Module, path: str | Path) -> None:
                 f"weights file {path} is not for this network: it {problem} "
                 f"{', '.join(names[:3])}{rest}"
             )
-    # files from before torch counted the batches of a norm lack the count, which nothing needs
+    # files of old torch versions lack the batch counters of the norms, which nothing needs
     model.load_state_dict({**{n: t for n, t in own.items() if n.endswith(COUNTER)}, **given})
 
 
 def _read_torch(path: Path) -> object:
     try:
-        with warnings.catch_warnings(action="ignore"):  # one line is enough for a refusal
+        with warnings.catch_warnings(action="ignore"):  # the ValueError says it in one line
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         found = re.search(r"GLOBAL (\S+)", str(error))

@@ -1,6 +1,5 @@
 """The end of a job: both networks are timed, the small one is exported, the result is explained."""
 
-import copy
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -10,15 +9,15 @@ from torch import nn
 from ..atomic_files import weights_as_bytes, write_whole
 from ..methods import MethodResult
 from ..networks import onnx_file
-from ..networks.export import export, first_images, refusal
+from ..networks.blueprint import Blueprint
+from ..networks.export import comparison_images, export
 from ..networks.model_card import model_card
-from ..networks.recipe import Recipe
-from ..networks.speed import measure
+from ..networks.speed import measure_speed
 from ..report import write_report
 from ..training.session import Session
 from .job import PruningJob
 from .result import result_numbers
-from .steps import recipe_of
+from .steps import blueprint_of
 
 __all__ = ["conclude"]
 
@@ -33,16 +32,23 @@ def conclude(
 ) -> dict[str, Any]:
     """All numbers of the job, as in result.json; ``scores`` are those of "before" and "after"."""
     networks = {"before": job.model, "after": student}
-    recipe, folder = recipe_of(job, found), None if session.run is None else session.run.folder
+    blueprint, folder = (
+        blueprint_of(job, found),
+        None if session.run is None else session.run.folder,
+    )
     exported: dict[str, Any] = {}
     if folder is not None and job.export:
         session.progress.start("exporting", 1, 0)
-        images = first_images(job.dataset)
-        exported = export(student, folder / "export", images, recipe=recipe, shape=found.shape)
+        images = comparison_images(job.dataset)
+        exported = export(
+            student, folder / "export", images, blueprint=blueprint, shape=found.shape
+        )
     session.progress.start("measuring", 1, 0)
     with tempfile.TemporaryDirectory() as scratch:
-        onnx = _onnx_files(job.model, recipe, exported, Path(scratch))
-        speed = measure(networks, recipe.input_shape, device=session.fabric.device, onnx=onnx)
+        onnx = _onnx_files(job.model, blueprint, exported, Path(scratch))
+        speed = measure_speed(
+            networks, blueprint.input_shape, device=session.fabric.device, onnx=onnx
+        )
     result = {
         **result_numbers(
             job.space,
@@ -65,27 +71,26 @@ def conclude(
     if found.restore_budget is not None:
         params = sum(parameter.numel() for parameter in student.parameters())
         result["after"] |= {"macs": scores["after"]["cost"], "params": params}
-    if session.run is not None:
-        result["out"] = str(session.run.folder)
+    if run is not None:
+        result["out"] = str(run.folder)
         if exported:
             result["export"] = exported
-            card = model_card(result, job.dataset.info, recipe, exported)
-            write_whole(session.run.folder / "export" / "README.md", card)
-        session.run.save_result(result)
-        write_report(session.run.folder)
+            card = model_card(result, job.dataset.info, blueprint, exported)
+            write_whole(run.folder / "export" / "README.md", card)
+        run.save_result(result)
+        write_report(run.folder)
     return result
 
 
 def _onnx_files(
-    teacher: nn.Module, recipe: Recipe, exported: dict[str, Any], scratch: Path
+    teacher: nn.Module, blueprint: Blueprint, exported: dict[str, Any], scratch: Path
 ) -> dict[str, Path]:
     """Both networks as ONNX files to be timed, if the small one could be written as one."""
     if "model.onnx" not in exported.get("files", {}):
         return {}
     before = scratch / "before.onnx"
     try:
-        with refusal("ONNX"):
-            onnx_file.write(copy.deepcopy(teacher).cpu().eval(), recipe.input_shape, before)
+        onnx_file.write(teacher, blueprint.input_shape, before)
     except ValueError:  # then both are timed in PyTorch alone
         return {}
     return {"before": before, "after": Path(exported["out"]) / "model.onnx"}

@@ -9,13 +9,13 @@ from torch import nn
 from ..costing.budget import Budget
 from ..data import Dataset
 from ..methods import Method
-from ..networks.build import check_outputs
-from ..networks.recipe import Recipe
+from ..networks.blueprint import Blueprint
 from ..searching.derive import check_possible
 from ..searching.search import halves
 from ..settings import Distilling, Searching, Training, plain_values
 from ..slimming.slim import check_same_network
 from ..tracing.space import Space
+from ..training.checks import check_outputs
 from ..training.session import Session
 from ..training.train import check_steps
 
@@ -39,7 +39,7 @@ class PruningJob:
     searching: Searching
     distilling: Distilling
     """Of the small network."""
-    recipe: Recipe
+    blueprint: Blueprint
     source: Mapping[str, Any] = field(default_factory=dict)
     """Where the network and the images come from, as plain values: model, data, seed and so on."""
     command: str = ""
@@ -61,7 +61,7 @@ class PruningJob:
     def check(self, session: Session) -> None:
         """Refuse what cannot be done before anything is computed."""
         info = self.dataset.info
-        check_outputs(self.model, info.input_shape, info.num_classes, info.name)
+        check_outputs(self.model, info)
         check_same_network(self.model, self.space)
         if self.space.input_shape != info.input_shape:
             raise ValueError(

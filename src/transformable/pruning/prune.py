@@ -14,7 +14,7 @@ from ..atomic_files import weights_as_bytes
 from ..costing.budget import Budget
 from ..data import Dataset
 from ..methods import Method, load_method
-from ..networks.recipe import Recipe
+from ..networks.blueprint import Blueprint
 from ..presets import quick_search, quick_student, quick_teacher
 from ..runs.progress import Progress, Silent
 from ..runs.run_folder import Run
@@ -117,11 +117,11 @@ def prune(
         space=space,
         budget=Budget.of(budget, space, metric=metric, tolerance=tolerance),
         method=load_method(method) if isinstance(method, str) else method,
-        method_name=method if isinstance(method, str) else method.__name__,
+        method_name=method if isinstance(method, str) else getattr(method, "__name__", "own"),
         training=training or quick_teacher(name),
         searching=searching or quick_search(name),
         distilling=distilling or quick_student(name),
-        recipe=Recipe(
+        blueprint=Blueprint(
             model=None,
             num_classes=data.info.num_classes,
             input_shape=data.info.input_shape,

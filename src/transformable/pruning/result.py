@@ -6,7 +6,7 @@ from typing import Any
 
 from ..costing.budget import Budget
 from ..costing.cost import layer_costs, macs, params, with_norms
-from ..networks.speed import faster, machine
+from ..networks.speed import describe_machine, describe_speedup
 from ..shape import Shape
 from ..tracing.space import Space
 
@@ -42,9 +42,9 @@ def result_numbers(
         "residual": space.residual,
         "n": tested["after"]["n"],
         "speed": speed,
-        "faster": faster(speed),
+        "faster": describe_speedup(speed),
         "layers": layer_table(space, shape),
-        "environment": machine(),
+        "environment": describe_machine(),
     }
 
 

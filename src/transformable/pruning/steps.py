@@ -12,7 +12,7 @@ from torch import nn
 from ..atomic_files import write_whole
 from ..layers import initialise
 from ..methods import Context, MethodResult
-from ..networks.recipe import Recipe
+from ..networks.blueprint import BLUEPRINT_FILE, Blueprint
 from ..networks.weights import load_weights
 from ..runs.run_folder import Run
 from ..shape import Shape
@@ -23,7 +23,7 @@ from ..training.session import MOVABLE, Session
 from ..training.train import train
 from .job import PruningJob
 
-__all__ = ["apply_method", "recipe_of", "train_student", "train_teacher"]
+__all__ = ["apply_method", "blueprint_of", "train_student", "train_teacher"]
 
 
 def train_teacher(job: PruningJob, session: Session, *, wait: bool = False) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def train_teacher(job: PruningJob, session: Session, *, wait: bool = False) -> d
     def work(session: Session) -> dict[str, Any]:
         if session.run is not None:
             session.run.start()
-            session.run.save_text("network.json", job.recipe.to_json())
+            session.run.save_text(BLUEPRINT_FILE, job.blueprint.to_json())
         if not job.trained:
             return train(job.model, job.dataset, job.training, session).scores()
         if session.run is not None:
@@ -117,7 +117,7 @@ def train_student(
         if run is not None:
             run.start()
             run.save_text("shape.json", found.shape.to_json() + "\n")
-            run.save_text("network.json", recipe_of(job, found).to_json())
+            run.save_text(BLUEPRINT_FILE, blueprint_of(job, found).to_json())
         trained = distill(
             student,
             job.dataset,
@@ -142,9 +142,9 @@ def train_student(
     return student.eval(), scores
 
 
-def recipe_of(job: PruningJob, found: MethodResult) -> Recipe:
+def blueprint_of(job: PruningJob, found: MethodResult) -> Blueprint:
     """How the small network is built again; one with measured cost has layers of its own."""
-    return job.recipe if found.restore_budget is None else replace(job.recipe, model=None)
+    return job.blueprint if found.restore_budget is None else replace(job.blueprint, model=None)
 
 
 def _initial_student(job: PruningJob, found: MethodResult, seed: int) -> nn.Module:

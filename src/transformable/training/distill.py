@@ -8,17 +8,17 @@ import torch.nn.functional as F
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from ..data import Dataset, Info
-from ..networks.build import check_outputs
+from ..data import Dataset
 from ..settings import Distilling, Kd, Transfer
 from ..shape import Shape
 from ..slimming.slim import slim
 from ..slimming.sort_channels import sort_channels
 from ..tracing.space import Space
+from .checks import check_teacher
 from .session import Session
 from .train import Objective, Trained, cross_entropy, train
 
-__all__ = ["check_teacher", "distill", "distillation", "kd_loss", "small_network"]
+__all__ = ["distill", "distillation", "kd_loss", "small_network"]
 
 
 def distill(
@@ -97,14 +97,6 @@ def distillation(
         return {"loss": loss, "logits": outcome["logits"]}
 
     return objective
-
-
-def check_teacher(teacher: nn.Module, info: Info) -> None:
-    """Refuse a teacher of other images or classes."""
-    try:
-        check_outputs(teacher, info.input_shape, info.num_classes, info.name)
-    except ValueError as error:
-        raise ValueError(f"the teacher does not fit: {error}") from None
 
 
 def kd_loss(

@@ -1,33 +1,33 @@
-"""How the network of a folder is built, before its weights are put in."""
+"""How to build the network whose weights a folder holds: the content of network.json."""
 
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["RECIPE", "Recipe"]
+__all__ = ["BLUEPRINT_FILE", "Blueprint"]
 
-RECIPE = "network.json"
+BLUEPRINT_FILE = "network.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """What network.json holds; shape.json beside it says to which shape it was slimmed.
+class Blueprint:
+    """The unpruned network of a folder; shape.json beside it holds the shape it was slimmed to.
 
-    >>> Recipe(model="resnet20", num_classes=10, input_shape=(3, 32, 32)).residual
+    >>> Blueprint(model="resnet20", num_classes=10, input_shape=(3, 32, 32)).residual
     'pad'
     """
 
     model: str | None
-    """A name, or path.py:factory; None if it was made in Python."""
+    """A known name, or path.py:function; None if the network was made in Python."""
     num_classes: int
     input_shape: tuple[int, int, int]
     residual: Literal["pad", "project", "tied"] = "pad"
 
     @classmethod
-    def read(cls, folder: Path) -> "Recipe":
-        """Of a folder."""
-        path = folder / RECIPE
+    def read(cls, folder: Path) -> "Blueprint":
+        """Read network.json of a folder."""
+        path = folder / BLUEPRINT_FILE
         try:
             given = json.loads(path.read_text(encoding="utf-8"))
             channels, height, width = given.pop("input_shape")

@@ -1,0 +1,31 @@
+"""Networks that do not fit a dataset are refused before any training."""
+
+import pytest
+import torch
+from torch import nn
+
+from transformable.data import Info
+from transformable.training.checks import check_outputs
+
+
+class Two(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int]:
+        return x, 2
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (nn.Sequential(nn.Flatten(), nn.Linear(4, 10)), "gives 10 outputs, but x has 100 classes"),
+        (nn.Conv2d(1, 100, 2), "gives an output of (1, 100, 1, 1) for one image of x, instead of"),
+        (nn.Conv2d(3, 100, 2), "cannot take x's images of 1x2x2: RuntimeError: Given groups=1"),
+        (Two(), "gives tuple instead of a tensor of logits"),
+    ],
+)
+def test_outputs_that_are_not_the_classes(model: nn.Module, message: str) -> None:
+    info = Info(name="x", input_shape=(1, 2, 2), num_classes=100, classes=())
+    with pytest.raises(ValueError, match="the model") as caught:
+        check_outputs(model, info)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert model.training
