@@ -68,7 +68,7 @@ def quick_student(data: str) -> Distilling:
 
 def paper_student(data: str) -> Distilling:
     """The schedule of the paper, with its distillation from a network that starts fresh."""
-    return Distilling(**vars(paper(data)), transfer="kd", sort=False)
+    return Distilling(**vars(paper(data)), transfer="kd")
 
 
 def _photos(data: str) -> bool:

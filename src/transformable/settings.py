@@ -70,7 +70,7 @@ UP_TO_ONE = Constraint("from 0 to 1", lambda value: 0 <= value <= 1)
 
 def check_fields(config: Any) -> None:
     """Raise a ValueError for the first field whose value its annotation does not allow."""
-    for name, (choices, constraints, required) in _rules(type(config)).items():
+    for name, (choices, constraints, required) in _rules(config.__class__).items():
         value = getattr(config, name)
         if value is None:
             continue
@@ -212,8 +212,6 @@ class Distilling(Training):
     transfer: Transfer = "init+kd"
     """What the small network takes over: none, the unpruned network's channels to start from
     (init), its answers as targets (kd), or both (init+kd)."""
-    sort: bool = True
-    """With init: take the most important channels of each layer instead of its first ones."""
     kd: Kd = "soft"
     """Distillation: soft is (1 - w) CE + w T² KL; paper is the paper's equation, w CE + (1 - w) CE
     with the teacher."""

@@ -6,7 +6,7 @@ The text under each field is its ``--help``.
 import re
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Self, get_args
 
 from tyro.conf import arg
 
@@ -168,7 +168,7 @@ class Distill(Common, Distilling):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search(Common, Space, Searching):
+class Search(Space, Common, Searching):
     """Learn how wide each layer and how deep each stage should be for a budget.
 
     The same command on the same run folder goes on where it stopped. Values come
@@ -191,7 +191,7 @@ class Search(Common, Space, Searching):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pruning(Common, Space):
+class Pruning(Space, Common):
     """What every command takes that goes from a network to smaller, trained ones."""
 
     teacher: Text = None
@@ -254,7 +254,7 @@ class Prune(Pruning):
     """How the small network is found: tas, tas-width, tas-depth, uniform, random, pfec, fpgm,
     taylor, slimming, sfp, cp, amc, autoslim, lccl, or path.py:function."""
     transfer: Annotated[
-        Literal["none", "init", "kd", "init+kd"] | None, arg(help_behavior_hint="")
+        Transfer | None, arg(metavar="{none,init,kd,init+kd}", help_behavior_hint="")
     ] = None
     """What the small network takes over: short for --student.transfer."""
     export: bool = True

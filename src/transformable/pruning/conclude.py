@@ -32,23 +32,16 @@ def conclude(
 ) -> dict[str, Any]:
     """All numbers of the job, as in result.json; ``scores`` are those of "before" and "after"."""
     networks = {"before": job.model, "after": student}
-    blueprint, folder = (
-        blueprint_of(job, found),
-        None if session.run is None else session.run.folder,
-    )
+    run, blueprint, device = session.run, blueprint_of(job, found), session.fabric.device
     exported: dict[str, Any] = {}
-    if folder is not None and job.export:
+    if run is not None and job.export:
         session.progress.start("exporting", 1, 0)
-        images = comparison_images(job.dataset)
-        exported = export(
-            student, folder / "export", images, blueprint=blueprint, shape=found.shape
-        )
+        images, out = comparison_images(job.dataset), run.folder / "export"
+        exported = export(student, out, images, blueprint=blueprint, shape=found.shape)
     session.progress.start("measuring", 1, 0)
     with tempfile.TemporaryDirectory() as scratch:
         onnx = _onnx_files(job.model, blueprint, exported, Path(scratch))
-        speed = measure_speed(
-            networks, blueprint.input_shape, device=session.fabric.device, onnx=onnx
-        )
+        speed = measure_speed(networks, blueprint.input_shape, device=device, onnx=onnx)
     result = {
         **result_numbers(
             job.space,
