@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from transformable.cli.entry import COMMANDS, main
-from transformable.runs.progress import Bar
+from transformable.cli.progress_bar import ProgressBar
 
 NET = """
 from torch import nn
@@ -190,7 +190,7 @@ def test_a_bar_on_a_terminal(
 ) -> None:
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("COLUMNS", "100")
-    with Bar() as bar:
+    with ProgressBar() as bar:
         bar.start("training", 40, 10)
         bar.advance(30)
         bar.advance(31)  # too soon after the other

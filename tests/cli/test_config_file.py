@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformable.cli.arguments import Train
+from transformable.cli.config_file import read_config
 from transformable.cli.entry import parse
-from transformable.cli.queries import Evaluate
-from transformable.presets import paper, quick
-from transformable.runs.config_file import read_config, write_config
-from transformable.settings import Training
+from transformable.cli.options import Common, Prune, Train
+from transformable.cli.query_options import Evaluate
+from transformable.presets import paper, quick, quick_search
+from transformable.runs.toml_text import to_toml
+from transformable.settings import Training, plain_values
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_a_written_config_is_read_again(
 ) -> None:
     config = Train(model=model, lr=lr, nesterov=nesterov, data_dir='a "quoted" \\ folder')
     file = tmp_path_factory.mktemp("config") / "c.toml"
-    file.write_text(write_config(config), encoding="utf-8", newline="")
+    file.write_text(to_toml(plain_values(config)), encoding="utf-8", newline="")
     assert read_config(file, Train()) == config
 
 
@@ -136,3 +137,57 @@ def test_evaluate_reads_a_config_too(tmp_path: Path) -> None:
     config = parse("evaluate", Evaluate, ["--config", str(file)])
     assert (config.run, config.batch_size) == ("runs/a", 7)
     assert parse("evaluate", Evaluate, ["runs/b", "--config", str(file)]).run == "runs/b"
+
+
+def test_settings_come_in_sections(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("epochs = 7\n[search]\narch_lr = 0.2\n[student]\nlr = 0.02\n")
+    given = ["--config", str(file), "--search.lr=0.3", "--batch-size=16", "--student.momentum=0.5"]
+    options = parse("prune", Prune, given)
+    preset = quick_search("digits")
+    assert (options.search.arch_lr, options.search.lr) == (0.2, 0.3)
+    assert options.search.epochs == preset.epochs
+    assert (options.student.lr, options.student.epochs, options.student.momentum) == (0.02, 7, 0.5)
+    batches = {s.batch_size for s in (options.train, options.search, options.student)}
+    assert batches == {16}
+    # short options are gone once they are in their sections: a run may be continued by either
+    assert options.epochs is None
+    assert parse("prune", Prune, ["--student.epochs=7"]) == parse("prune", Prune, ["--epochs=7"])
+
+
+def test_a_preset_fills_all_sections() -> None:
+    options = parse("prune", Prune, ["--preset=paper", "--data=cifar10", "--search.select=3"])
+    assert (options.train.epochs, options.search.epochs, options.student.epochs) == (300, 600, 300)
+    assert (options.search.select, options.student.transfer) == (3, "kd")
+
+
+def test_a_short_option_against_its_section_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"epochs is 3 and student\.epochs is 5; give only one"):
+        parse("prune", Prune, ["--epochs=3", "--student.epochs=5"])
+
+
+def test_errors_name_the_section(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    for text, message in (
+        ("[search]\narch_rl = 1.0", "unknown key 'search.arch_rl'; did you mean 'arch_lr'?"),
+        ('[search]\nlr = "high"', "search.lr must be a number, not 'high'"),
+        ("[student]\nlr = 0", "lr must be above 0, not 0.0"),
+    ):
+        file.write_text(text)
+        with pytest.raises(ValueError, match="config file") as caught:
+            read_config(file, Prune())
+        assert message in str(caught.value)
+    with pytest.raises(ValueError, match=r"did you mean '--search\.arch-lr'"):
+        parse("prune", Prune, ["--search.arch-rl=1"])
+
+
+def test_the_config_of_a_run_can_be_given_again(tmp_path: Path) -> None:
+    options = parse("prune", Prune, ["--seed=3", "--search.tau-start=5", "--mean", "0.5"])
+    file = tmp_path / "config.toml"
+    file.write_text(to_toml({"format": 2, **options.settings()}))
+    assert parse("prune", Prune, ["--config", str(file)]).settings() == options.settings()
+
+
+def test_default_folders_differ_by_seed() -> None:
+    assert Common(seed=1).folder() == Path("runs/resnet20-digits-seed1")
+    assert Common(seed=1).folder("prune-") == Path("runs/prune-resnet20-digits-seed1")

@@ -96,17 +96,20 @@ def test_other_settings_need_another_folder(
     assert main(["compare", *BASE, "--methods=uniform", "--out=c", "--budget=0.6"]) == 2
     assert "budget is 0.5 there and 0.6 here" in capsys.readouterr().err
     assert main(["compare", *BASE, "--methods=uniform", "--out=c", "--preset=paper"]) == 2
-    assert "preset is quick there and paper here" in capsys.readouterr().err
+    assert "train.warmup_epochs is 0.5 there and 5.0 here" in capsys.readouterr().err
     assert main(["sweep", *BASE, "--out=c"]) == 2
-    assert "run folder c belongs to another command" in capsys.readouterr().err
+    assert (
+        "run folder c belongs to another config: command is compare there and sweep here"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ("--methods=pfek", "unknown methods 'pfek'; did you mean 'pfec'?"),
+        ("--methods=pfek", "unknown method 'pfek'; did you mean 'pfec'?"),
         ("--methods=,", "methods must not be empty"),
-        ("--transfer=copy", "unknown transfer 'copy'"),
+        ("--transfer=copy", "transfer must be some of none, init, kd, init+kd, not 'copy'"),
         ("--seeds=0", "seeds must be at least 1, not 0"),
         ("--budget=0.001", "a budget of 0.001 is"),
         ("--devices=2", "use --jobs instead of --devices"),

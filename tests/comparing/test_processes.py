@@ -8,24 +8,27 @@ import pytest
 
 from support import trial_jobs as working
 from support.command_process import wait_for
-from transformable.comparing.grid import Compare, Trial
-from transformable.comparing.processes import Status, failure, run_trials, status
+from transformable.comparing.processes import Logs, StatusFile, Work, run_trials
+from transformable.comparing.trials import Trial
 
 
-def run(args: Compare, folder: Path, work: object) -> dict[str, str | None]:
-    left = iter(args.trials())
+def trial(method: str) -> Trial:
+    return Trial(method=method, budget="0.5", seed=0)
+
+
+def run(methods: str, folder: Path, work: Work, jobs: int = 1) -> dict[str, str | None]:
+    left = iter([trial(method) for method in methods.split(",")])
     ended: dict[str, str | None] = {}
 
     def finished(trial: Trial, reason: str | None) -> None:
         ended[trial.name] = reason
 
-    run_trials(args, folder, work, lambda: next(left, None), finished, lambda: None)  # type: ignore[arg-type]
+    run_trials(work, None, folder, jobs, lambda: next(left, None), finished, lambda: None)
     return ended
 
 
 def test_one_that_fails_or_is_killed_does_not_take_the_others_down(tmp_path: Path) -> None:
-    args = Compare(methods="pfec,fpgm,uniform,cp", seeds=1)
-    ended = run(args, tmp_path, working.mixed)
+    ended = run("pfec,fpgm,uniform,cp", tmp_path, working.mixed)
     assert ended == {
         "pfec-0.5-seed0": "RuntimeError: no filters left",
         "fpgm-0.5-seed0": "its process ended: killed by signal 9, perhaps for want of memory",
@@ -33,17 +36,17 @@ def test_one_that_fails_or_is_killed_does_not_take_the_others_down(tmp_path: Pat
         "cp-0.5-seed0": None,
     }
     assert (tmp_path / "cp-0.5-seed0" / "done").exists()
-    assert failure(tmp_path / "pfec-0.5-seed0") == "RuntimeError: no filters left"
-    assert "Traceback" in (tmp_path / "pfec-0.5-seed0" / "log.txt").read_text()
+    assert Logs(tmp_path, trial("pfec")).failure() == "RuntimeError: no filters left"
+    assert "Traceback" in (tmp_path / "logs" / "pfec-0.5-seed0.log").read_text()
 
 
 def test_jobs_run_side_by_side(tmp_path: Path) -> None:
-    ended = run(Compare(methods="pfec,fpgm", seeds=1, jobs=2), tmp_path, working.meeting)
+    ended = run("pfec,fpgm", tmp_path, working.meeting, jobs=2)
     assert ended == {"pfec-0.5-seed0": None, "fpgm-0.5-seed0": None}
 
 
 def test_who_stops_lets_the_trials_save(tmp_path: Path) -> None:
-    trials = iter([Trial(method="pfec", budget="0.5", seed=0)])
+    trials = iter([trial("pfec")])
 
     def tick() -> None:
         if (tmp_path / "pfec-0.5-seed0" / "here").exists():
@@ -51,15 +54,16 @@ def test_who_stops_lets_the_trials_save(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run_trials(
-            Compare(),
-            tmp_path,
             working.endless,
+            None,
+            tmp_path,
+            1,
             lambda: next(trials, None),
             lambda trial, reason: None,
             tick,
         )
     assert (tmp_path / "pfec-0.5-seed0" / "saved").exists()
-    assert failure(tmp_path / "pfec-0.5-seed0") is None
+    assert Logs(tmp_path, trial("pfec")).failure() is None
 
 
 def test_a_trial_does_not_outlive_its_parent(tmp_path: Path) -> None:
@@ -77,13 +81,14 @@ def test_a_trial_does_not_outlive_its_parent(tmp_path: Path) -> None:
 
 
 def test_a_trial_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert status(tmp_path) is None
-    told = Status(tmp_path)
+    logs = Logs(tmp_path, trial("pfec"))
+    assert logs.status() is None
+    told = StatusFile(logs)
     told.start("search: training", 200, 50)
-    assert status(tmp_path) == "search: training 25%"
+    assert logs.status() == "search: training 25%"
     told.advance(100)  # too soon
-    assert status(tmp_path) == "search: training 25%"
+    assert logs.status() == "search: training 25%"
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 2)
     told.advance(100)
-    assert status(tmp_path) == "search: training 50%"
+    assert logs.status() == "search: training 50%"

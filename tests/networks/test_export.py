@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from transformable.blueprint import Blueprint
 
 import transformable as tas
 from support.networks import randomise
 from support.tiny_prune import prepare
-from transformable.blueprint import Blueprint
 from transformable.cli.entry import main
 from transformable.networks import onnx_file
 from transformable.networks.export import check_agreement, export

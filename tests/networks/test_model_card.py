@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-
 from transformable.blueprint import Blueprint
+
 from transformable.data import Info
 from transformable.networks.model_card import model_card
 

@@ -327,7 +327,7 @@ def test_a_teacher_may_go_once_its_weights_are_in_the_run(
 ) -> None:
     shutil.copy(whole / "teacher" / "model.safetensors", folder / "lent.safetensors")
     with monkeypatch.context() as patch:
-        patch.setattr("transformable.pruning.pipeline.search", interrupt)
+        patch.setattr("transformable.pruning.steps._timed_method", interrupt)
         assert run(folder, "--out=lent", "--teacher=lent.safetensors") == 130
     (folder / "lent.safetensors").unlink()
     assert run(folder, "--out=lent", "--teacher=lent.safetensors") == 0

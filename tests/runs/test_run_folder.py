@@ -12,21 +12,21 @@ from safetensors.torch import load_file
 from torch import nn
 
 from transformable.atomic_files import write_whole
-from transformable.cli.arguments import Train
-from transformable.runs.config_file import read_config
-from transformable.runs.run_folder import Run, default_folder
+from transformable.runs.run_folder import Run, read_settings
+
+SETTINGS = {"model": "resnet20", "seed": 0, "train": {"lr": 0.1}}
 
 
-def begun(folder: Path, config: Train) -> None:
-    with Run.open(folder, config) as run:
-        run.begin()
+def begun(folder: Path, settings: dict[str, Any]) -> None:
+    with Run.open(folder, settings) as run:
+        run.start()
 
 
 def test_a_failed_write_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Run.open(tmp_path / "run", Train()) as run:
-        run.begin()
+    with Run.open(tmp_path / "run", SETTINGS) as run:
+        run.start()
         run.save_checkpoint({"step": 1})
 
         def fail(*_: object) -> None:
@@ -74,50 +74,49 @@ def test_the_new_file_is_on_the_disk_before_it_takes_the_name(
 
 
 def test_another_config_is_refused(tmp_path: Path) -> None:
-    begun(tmp_path / "run", Train(lr=0.5, seed=1))
+    begun(tmp_path / "run", {"seed": 1, "train": {"lr": 0.5}})
     with pytest.raises(ValueError, match="belongs to another config") as caught:
-        Run.open(tmp_path / "run", Train(lr=0.25, seed=2))
+        Run.open(tmp_path / "run", {"seed": 1, "train": {"lr": 0.25}})
     assert str(caught.value) == (
         f"run folder {tmp_path}/run belongs to another config: "
-        "lr is 0.5 there and 0.25 here; choose another --out"
+        "train.lr is 0.5 there and 0.25 here; choose another --out"
     )
+    with pytest.raises(ValueError, match=r"budget is not given there and 0\.5 here"):
+        Run.open(tmp_path / "run", {"seed": 1, "train": {"lr": 0.5}, "budget": "0.5"})
 
 
 def test_what_changes_no_result_may_change(tmp_path: Path) -> None:
-    begun(tmp_path / "run", Train(seed=1))
-    other = Train(
-        seed=1,
-        data_dir="elsewhere",
-        download=True,
-        preset="paper",
-        config="c.toml",
-        out="x",
-        device="cpu",
-        workers=0,
-        checkpoint_seconds=1.0,
-        json=True,
-    )
-    Run.open(tmp_path / "run", other).close()
+    begun(tmp_path / "run", {"seed": 1, "device": "cpu"})
+    other = {"seed": 1, "device": "cuda", "data_dir": "elsewhere"}
+    Run.open(tmp_path / "run", other, may_differ={"device", "data_dir"}).close()
+    with pytest.raises(ValueError, match="data_dir is not given there and elsewhere here"):
+        Run.open(tmp_path / "run", other, may_differ={"device"})
 
 
 def test_a_folder_is_free_until_the_run_begins(tmp_path: Path) -> None:
-    Run.open(tmp_path / "run", Train(lr=0.5)).close()
-    begun(tmp_path / "run", Train(lr=0.25, json=True, config="c.toml"))
-    config = read_config(tmp_path / "run" / "config.toml", Train(json=True))
-    assert config == Train(lr=0.25)
+    Run.open(tmp_path / "run", {"lr": 0.5}).close()
+    begun(tmp_path / "run", {"lr": 0.25, "ratios": [0.5, 1.0], "search": {"tau": 2.0}})
+    kept = read_settings(tmp_path / "run")
+    assert kept == {"lr": 0.25, "ratios": [0.5, 1.0], "search": {"tau": 2.0}}
+
+
+def test_a_folder_of_another_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('model = "resnet20"\nseed = 0\nlr = 0.1\n')
+    with pytest.raises(ValueError, match="was made by another version of transformable, whose"):
+        Run.open(tmp_path, {"model": "resnet20", "seed": 0, "lr": 0.1})
 
 
 def test_a_folder_with_other_things_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(ValueError, match="it is not a run folder; choose another --out"):
-        Run.open(tmp_path, Train())
+        Run.open(tmp_path, SETTINGS)
 
 
 def test_a_path_that_cannot_be_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file" / "run", Path("/proc/run")):
         with pytest.raises(ValueError, match="cannot write to run folder"):
-            Run.open(path, Train())
+            Run.open(path, SETTINGS)
 
 
 def test_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,14 +126,13 @@ def test_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(ValueError, match=r"cannot write to run folder .*: Permission denied"):
-        Run.open(tmp_path / "run", Train())
+        Run.open(tmp_path / "run", SETTINGS)
 
 
 HOLD = """
 import sys
-from transformable.arguments import Train
-from transformable.runs import Run
-run = Run.open(sys.argv[1], Train())
+from transformable.runs.run_folder import Run
+run = Run.open(sys.argv[1], {"seed": 0})
 print("open", flush=True)
 sys.stdin.read()
 """
@@ -149,13 +147,13 @@ def test_two_processes_at_once(tmp_path: Path) -> None:
         assert other.stdout is not None
         assert other.stdout.readline() == b"open\n"
         with pytest.raises(ValueError, match="is in use by another process"):
-            Run.open(tmp_path / "run", Train())
+            Run.open(tmp_path / "run", SETTINGS)
         other.kill()
-    Run.open(tmp_path / "run", Train()).close()
+    Run.open(tmp_path / "run", SETTINGS).close()
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
-    with Run.open(tmp_path / "run", Train()) as run:
+    with Run.open(tmp_path / "run", SETTINGS) as run:
         run.save_checkpoint({"step": 1})
         path = tmp_path / "run" / "checkpoint.pt"
         path.write_bytes(path.read_bytes()[:100])
@@ -164,7 +162,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
 
 
 def test_a_damaged_result_is_named(tmp_path: Path) -> None:
-    with Run.open(tmp_path / "run", Train()) as run:
+    with Run.open(tmp_path / "run", SETTINGS) as run:
         assert run.result() is None
         (tmp_path / "run" / "result.json").write_text("{")
         with pytest.raises(ValueError, match=r"result.json is not JSON; remove it"):
@@ -175,7 +173,7 @@ def test_a_damaged_result_is_named(tmp_path: Path) -> None:
 
 def test_metrics_and_weights(tmp_path: Path) -> None:
     conv = nn.Conv2d(2, 3, 3).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    with Run.open(tmp_path / "run", Train()) as run:
+    with Run.open(tmp_path / "run", SETTINGS) as run:
         run.save_metrics([{"epoch": 1, "loss": 0.5}, {"epoch": 2, "loss": None}])
         run.save_weights(conv)
     assert (tmp_path / "run" / "metrics.csv").read_text() == "epoch,loss\n1,0.5\n2,\n"
@@ -203,7 +201,7 @@ def test_tensorboard_is_told_when_it_is_there(
     module = type(sys)("torch.utils.tensorboard")
     module.SummaryWriter = Writer  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-    with Run.open(tmp_path / "run", Train()) as run:
+    with Run.open(tmp_path / "run", SETTINGS) as run:
         run.save_event({"epoch": 3, "lr": 0.5, "validation_loss": None})
         run.save_event({"epoch": 4, "lr": 0.25, "validation_loss": 1.0})
     assert told == [
@@ -219,19 +217,15 @@ def test_without_tensorboard_nothing_happens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with Run.open(tmp_path / "run", Train()) as run:
+    with Run.open(tmp_path / "run", SETTINGS) as run:
         run.save_event({"epoch": 1, "lr": 0.5})
         assert os.listdir(tmp_path / "run") == [".lock"]
 
 
 def test_a_run_of_which_nothing_came_leaves_no_folder(tmp_path: Path) -> None:
-    with Run.open(tmp_path / "a" / "run", Train()):
+    with Run.open(tmp_path / "a" / "run", SETTINGS):
         pass
     assert os.listdir(tmp_path / "a") == []
-    with Run.open(tmp_path / "a" / "run", Train()) as run:
-        run.begin()
+    with Run.open(tmp_path / "a" / "run", SETTINGS) as run:
+        run.start()
     assert sorted(os.listdir(tmp_path / "a" / "run")) == [".lock", "config.toml"]
-
-
-def test_default_folders_differ_by_seed() -> None:
-    assert default_folder(Train(seed=1)) == Path("runs/resnet20-digits-seed1")

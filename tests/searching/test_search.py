@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 import transformable as tas
 from support.networks import NETWORKS
-from transformable.cli.arguments import Search
 from transformable.cli.entry import main, parse
+from transformable.cli.options import Search
 from transformable.costing.budget import Budget
 from transformable.data import Dataset, from_tensors
 from transformable.searching.budget_pull import Multiplier, piecewise
@@ -255,7 +255,7 @@ def test_presets_of_the_search() -> None:
 def test_a_band_between_two_shapes_is_refused_before_anything_is_made(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--search=depth", "--budget=0.52", "--tolerance=0.01", f"--out={tmp_path / 'run'}"]
+    arguments = ["--sizes=depth", "--budget=0.52", "--tolerance=0.01", f"--out={tmp_path / 'run'}"]
     assert main(["search", *arguments]) == 2
     assert "no shape of this network has" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

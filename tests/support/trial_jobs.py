@@ -5,11 +5,11 @@ import signal
 import time
 from pathlib import Path
 
-from transformable.comparing.grid import Compare, Grid, Trial
 from transformable.comparing.processes import run_trials
+from transformable.comparing.trials import Trial
 
 
-def mixed(args: Grid, trial: Trial, folder: Path) -> None:
+def mixed(options: None, trial: Trial, folder: Path) -> None:
     """Some go well, one fails, one is killed."""
     if trial.method == "pfec":
         raise RuntimeError("no  filters\nleft")
@@ -18,7 +18,7 @@ def mixed(args: Grid, trial: Trial, folder: Path) -> None:
     (folder / "done").write_text(f"{trial.seed}")
 
 
-def meeting(args: Grid, trial: Trial, folder: Path) -> None:
+def meeting(options: None, trial: Trial, folder: Path) -> None:
     """Each waits for the other, which is there only if they run side by side."""
     (folder / "here").touch()
     end = time.monotonic() + 60
@@ -28,7 +28,7 @@ def meeting(args: Grid, trial: Trial, folder: Path) -> None:
         time.sleep(0.01)
 
 
-def endless(args: Grid, trial: Trial, folder: Path) -> None:
+def endless(options: None, trial: Trial, folder: Path) -> None:
     """Until it is told to stop."""
     try:
         (folder / "here").touch()
@@ -43,9 +43,10 @@ def parent(folder: str) -> None:
     """Looks after an endless trial."""
     left = iter([Trial(method="pfec", budget="0.5", seed=0)])
     run_trials(
-        Compare(),
-        Path(folder),
         endless,
+        None,
+        Path(folder),
+        1,
         lambda: next(left, None),
         lambda trial, reason: None,
         lambda: None,

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from transformable.cli.arguments import Train
+from transformable.cli.options import Train
 from transformable.data import Dataset, from_tensors
 from transformable.runs.run_folder import Run
 from transformable.settings import Training

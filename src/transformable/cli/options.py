@@ -94,7 +94,7 @@ class Common:
 
     def settings(self) -> dict[str, Any]:
         """What config.toml in the run folder holds."""
-        values = plain_values(self)
+        values = {"command": type(self).__name__.lower(), **plain_values(self)}
         return {name: value for name, value in values.items() if name not in UNRECORDED}
 
     def source(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from ..runs.run_folder import flat_settings
 from .trials import Trial
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class SharedQueue:
 
     def _claim(self, study: str, settings: Mapping[str, Any]) -> None:
         """Refuse a study that belongs to other settings."""
-        mine = dict(settings)
+        mine = flat_settings(settings)
         theirs = self._study.user_attrs.setdefault("settings", mine)
         for name in {**mine, **theirs}:
             if mine.get(name) != theirs.get(name):

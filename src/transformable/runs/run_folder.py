@@ -17,7 +17,7 @@ from .toml_text import to_toml
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["Run", "read_json", "read_settings"]
+__all__ = ["Run", "flat_settings", "read_json", "read_settings"]
 
 SETTINGS = "config.toml"
 FORMAT = 2
@@ -83,7 +83,7 @@ class Run:
 
     def _check(self, may_differ: Collection[str]) -> None:
         if (self.folder / SETTINGS).exists():
-            there, here = (_flat(s) for s in (read_settings(self.folder), self._settings))
+            there, here = (flat_settings(s) for s in (read_settings(self.folder), self._settings))
             for name in {**there, **here}:
                 before, now = there.get(name, "not given"), here.get(name, "not given")
                 if name not in may_differ and before != now:
@@ -232,13 +232,16 @@ def read_json(path: Path) -> dict[str, Any]:
     return result
 
 
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """
-    >>> _flat({"seed": 0, "search": {"lr": 0.1}})
+def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings with those of inner sections by their full names.
+
+    >>> flat_settings({"seed": 0, "search": {"lr": 0.1}})
     {'seed': 0, 'search.lr': 0.1}
     """
     flat: dict[str, Any] = {}
     for name, value in settings.items():
         inner = isinstance(value, Mapping)
-        flat.update(_flat(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": value})
+        flat.update(
+            flat_settings(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": value}
+        )
     return flat
