@@ -161,7 +161,7 @@ def test_tensors_take_the_units_of_their_images() -> None:
     expected = (images.double() - 127.5) / by_channel((51, 51, 25.5))
     assert torch.allclose(x.double(), expected, rtol=1e-6, atol=1e-6)
     for arguments, message in (
-        ({"mean": (1.0, 2.0)}, "mean (1, 2) has 2 numbers, but the images have 3 channels"),
+        ({"mean": (1.0, 2.0)}, "mean (1.0, 2.0) has 2 numbers, but the images have 3 channels"),
         ({"std": 0}, "std 0 is impossible"),
         ({"mean": MEAN, "std": STD}, "give mean and std in units of 0 to 255"),
     ):

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .dataset import Dataset, Info
-from .normalisation import Values, in_image_units
 from .tensors import count_classes, from_tensors
 
 __all__ = ["info", "load"]
@@ -40,22 +39,14 @@ def info(path: Path) -> Info:
     )
 
 
-def load(
-    path: Path, *, validation: float, seed: int, mean: Values | None, std: Values | None
-) -> Dataset:
+def load(path: Path, *, validation: float, seed: int) -> Dataset:
     with _open(path) as archive:
-        images = _images(archive, "x_train")
-        channels = images.shape[1] if images.ndim == 4 else 1
-        pixels = images.dtype == torch.uint8
-        mean, std = in_image_units(mean, std, channels=channels, pixels=pixels)
         return from_tensors(
-            (images, _labels(archive, "y_train")),
+            (_images(archive, "x_train"), _labels(archive, "y_train")),
             (_images(archive, "x_test"), _labels(archive, "y_test")),
             validation=validation,
             seed=seed,
             name=f"npz:{path}",
-            mean=mean,
-            std=std,
         )
 
 

@@ -1,12 +1,16 @@
 """Datasets by name."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
+
+import torch
 
 from ..spelling import nearest
 from . import arrays, cifar, digits, folder
-from .dataset import Dataset, Info
-from .normalisation import Values
+from .dataset import Dataset, Info, Split
+from .normalisation import Values, per_channel
+from .tensors import TensorSplit
 
 __all__ = ["info", "load"]
 
@@ -58,25 +62,51 @@ def load(
     """
     if not 0 <= validation < 1:
         raise ValueError(f"validation {validation} is impossible; give 0 or more and less than 1")
+    if (mean is None) != (std is None):
+        raise ValueError(f"{'mean' if mean is None else 'std'} is missing; give mean and std")
     kind, argument = _parse(spec)
     path = Path(argument).expanduser()
     if kind == "digits":
-        return digits.load(validation=validation, seed=seed, mean=mean, std=std)
-    if kind == "folder":
-        return folder.load(
-            path, validation=validation, seed=seed, workers=workers, mean=mean, std=std
+        dataset = digits.load(validation=validation, seed=seed)
+    elif kind == "folder":
+        dataset = folder.load(path, validation=validation, seed=seed, workers=workers)
+    elif kind == "npz":
+        dataset = arrays.load(path, validation=validation, seed=seed)
+    else:
+        dataset = cifar.load(
+            kind,
+            _directory(data_dir),
+            size=cifar.image_size(argument),
+            validation=validation,
+            seed=seed,
+            download=download,
         )
-    if kind == "npz":
-        return arrays.load(path, validation=validation, seed=seed, mean=mean, std=std)
-    return cifar.load(
-        kind,
-        _directory(data_dir),
-        size=cifar.image_size(argument),
-        validation=validation,
-        seed=seed,
-        download=download,
-        mean=mean,
-        std=std,
+    return dataset if mean is None or std is None else _normalise_with(mean, std, dataset)
+
+
+def _normalise_with(mean: Values, std: Values, dataset: Dataset) -> Dataset:
+    """The same images, normalised with another mean and std, given in the units of ``load``."""
+    info = dataset.info
+    used = {}
+    for name, given in (("mean", mean), ("std", std)):
+        values = per_channel(name, given, info.input_shape[0])
+        for value in values if info.pixels else ():
+            if not 0 <= value <= 1:
+                raise ValueError(
+                    f"{name} {value:g} is not for pixels of 0 to 1; give it as a fraction of the "
+                    "pixel range (for pixels of 0 to 255, divide it by 255)"
+                )
+        used[name] = tuple(value * (255 if info.pixels else 1) for value in values)
+
+    def normalised(split: Split) -> Split:
+        assert isinstance(split, TensorSplit | folder.PhotoSplit)
+        return replace(split, mean=torch.tensor(used["mean"]), std=torch.tensor(used["std"]))
+
+    return Dataset(
+        info=replace(info, mean=used["mean"], std=used["std"]),
+        train=normalised(dataset.train),
+        validation=normalised(dataset.validation),
+        test=normalised(dataset.test),
     )
 
 

@@ -15,7 +15,6 @@ from torch import Tensor
 from . import unpickle
 from .dataset import Dataset, Info
 from .download import check, fetch
-from .normalisation import Values, in_image_units
 from .tensors import from_tensors
 
 __all__ = ["SETS", "image_size", "info", "load"]
@@ -120,20 +119,9 @@ def info(name: str, size: int = SIZE) -> Info:
 
 
 def load(
-    name: str,
-    directory: Path,
-    *,
-    size: int,
-    validation: float,
-    seed: int,
-    download: bool,
-    mean: Values | None,
-    std: Values | None,
+    name: str, directory: Path, *, size: int, validation: float, seed: int, download: bool
 ) -> Dataset:
     cifar = SETS[name]
-    mean, std = in_image_units(mean, std, channels=3, pixels=True)
-    if mean is None and size == SIZE:  # averaging narrows the spread, so that it is measured then
-        mean, std = cifar.mean, cifar.std
     files = _read(name, cifar, directory, download)
     return from_tensors(
         _join([files[file] for file in cifar.train], size),
@@ -142,8 +130,9 @@ def load(
         seed=seed,
         name=info(name, size).name,
         classes=cifar.classes,
-        mean=mean,
-        std=std,
+        # measured if the images are averaged, which narrows the spread
+        mean=cifar.mean if size == SIZE else None,
+        std=cifar.std if size == SIZE else None,
         padding=size // 8,
         flips=True,
     )

@@ -7,7 +7,6 @@ import torch
 import torch.nn.functional as F
 
 from .dataset import Dataset, Info
-from .normalisation import Values, in_image_units
 from .stratify import stratified
 from .tensors import from_tensors
 
@@ -20,8 +19,7 @@ def info() -> Info:
     return Info(name="digits", input_shape=(1, 16, 16), num_classes=10, classes=tuple("0123456789"))
 
 
-def load(*, validation: float, seed: int, mean: Values | None, std: Values | None) -> Dataset:
-    mean, std = in_image_units(mean, std, channels=1, pixels=True)
+def load(*, validation: float, seed: int) -> Dataset:
     with np.load(_FILE, allow_pickle=False) as arrays:
         small = torch.from_numpy(arrays["images"])
         labels = torch.from_numpy(arrays["labels"]).long()
@@ -35,8 +33,6 @@ def load(*, validation: float, seed: int, mean: Values | None, std: Values | Non
         validation=validation,
         seed=seed,
         name="digits",
-        mean=mean,
-        std=std,
         padding=2,
         flips=False,  # a mirrored digit is another sign
     )

@@ -16,7 +16,6 @@ from ..seeds import generator
 from . import batches
 from .augment import normalise
 from .dataset import Dataset, Info
-from .normalisation import Values, in_image_units
 from .photos import SIZE, SUFFIXES, decode, evaluation_view, training_view
 from .stratify import stratified
 
@@ -33,11 +32,11 @@ class PhotoSplit:
 
     paths: tuple[Path, ...]
     labels: Tensor
-    mean: Tensor
-    """By channel, in units of 0 to 255."""
-    std: Tensor
     workers: int
     """Processes that decode; with 0 this process does. The images do not depend on it."""
+    mean: Tensor = _MEAN
+    """By channel, in units of 0 to 255."""
+    std: Tensor = _STD
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -143,23 +142,12 @@ def info(path: Path) -> Info:
     )
 
 
-def load(
-    path: Path,
-    *,
-    validation: float,
-    seed: int,
-    workers: int,
-    mean: Values | None,
-    std: Values | None,
-) -> Dataset:
+def load(path: Path, *, validation: float, seed: int, workers: int) -> Dataset:
     if workers < 0:
         raise ValueError(f"{workers} workers are impossible; give 0 or more")
     about = info(path)
-    mean, std = in_image_units(mean, std, channels=3, pixels=True)
-    if mean is not None and std is not None:
-        about = replace(about, mean=mean, std=std)
     root = _training_folder(path)
-    whole = _scan(root, about, workers)
+    whole = _scan(root, about.classes, workers)
     counts = whole.labels.bincount(minlength=len(about.classes)).tolist()
     for name, count in zip(about.classes, counts, strict=True):
         if not count:
@@ -168,7 +156,7 @@ def load(
         rest, part = stratified(whole.labels, 0.2, seed)
         whole, test = whole.subset(rest), whole.subset(part)
     else:
-        test = _scan(path / "val", about, workers)
+        test = _scan(path / "val", about.classes, workers)
     rest, part = stratified(whole.labels, validation, seed)
     return Dataset(info=about, train=whole.subset(rest), validation=whole.subset(part), test=test)
 
@@ -196,13 +184,13 @@ def _classes(root: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _scan(root: Path, info: Info, workers: int) -> PhotoSplit:
-    unknown = sorted(set(_classes(root)) - set(info.classes))
+def _scan(root: Path, classes: tuple[str, ...], workers: int) -> PhotoSplit:
+    unknown = sorted(set(_classes(root)) - set(classes))
     if unknown:
         raise ValueError(f"{str(root / unknown[0])!r} is a class that the training folder lacks")
     paths: list[Path] = []
     labels: list[int] = []
-    for label, name in enumerate(info.classes):
+    for label, name in enumerate(classes):
         found = sorted(
             photo
             for photo in (root / name).rglob("*")
@@ -212,10 +200,4 @@ def _scan(root: Path, info: Info, workers: int) -> PhotoSplit:
         labels += [label] * len(found)
     if not paths:
         raise ValueError(f"{str(root)!r} holds no images")
-    return PhotoSplit(
-        paths=tuple(paths),
-        labels=torch.tensor(labels),
-        mean=torch.tensor(info.mean),
-        std=torch.tensor(info.std),
-        workers=workers,
-    )
+    return PhotoSplit(paths=tuple(paths), labels=torch.tensor(labels), workers=workers)
