@@ -11,7 +11,7 @@ import transformable as tas
 from support.counted_costs import counted_macs, counted_params
 from transformable.costing.published import CLASSES, find, published
 
-RECORD = json.loads(files("transformable").joinpath("published.json").read_text())
+RECORD = json.loads(files("transformable.costing").joinpath("published.json").read_text())
 BLOCKS = {
     "resnet20": (3,) * 3, "resnet32": (5,) * 3, "resnet56": (9,) * 3, "resnet110": (18,) * 3,
     "resnet164": (18,) * 3, "resnet18": (2,) * 4, "resnet50": (3, 4, 6, 3),
