@@ -33,18 +33,18 @@ def main() -> None:
 
 def compare(space: tas.Space, args: argparse.Namespace) -> dict[str, float]:
     random = torch.Generator().manual_seed(args.seed)
-    chances = {
+    probabilities = {
         name: torch.randn(len(sizes), generator=random, dtype=torch.float64).softmax(0)
         for name, sizes in {**space.widths, **space.depths}.items()
     }
     draws = {
         name: torch.multinomial(p, args.shapes, replacement=True, generator=random).tolist()
-        for name, p in chances.items()
+        for name, p in probabilities.items()
     }
     start = time.perf_counter()
-    expected = float(Expectation(space).macs(chances))
+    expected = float(Expectation(space).macs(probabilities))
     seconds = time.perf_counter() - start
-    shapes = (space.at({n: at[i] for n, at in draws.items()}) for i in range(args.shapes))
+    shapes = (space.shape_at({n: at[i] for n, at in draws.items()}) for i in range(args.shapes))
     costs = torch.tensor([tas.macs(space, shape) for shape in shapes], dtype=torch.float64)
     error = float(costs.std()) / math.sqrt(args.shapes)
     return {

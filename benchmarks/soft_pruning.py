@@ -17,7 +17,7 @@ import torch.nn.functional as F
 import transformable as tas
 from transformable.methods._channel_choice import by_ratio
 from transformable.methods.sfp import l2, zero
-from transformable.tracing.channel_groups import Groups
+from transformable.tracing.channel_groups import ChannelGroups
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
     dataset = tas.data.load(f"cifar10:{args.size}", args.data_dir, validation=0.05)
     net = tas.load(Path(args.teacher)).train()
     space = tas.Space.trace(net, dataset.info.input_shape)
-    groups, budget = Groups(space), tas.Budget.of(0.5, space)
+    groups, budget = ChannelGroups(space), tas.Budget.of(0.5, space)
     kept = groups.kept(by_ratio(groups, budget, l2(net, groups)))
     zero(net, groups, groups.shape(kept))
     optimizer = torch.optim.SGD(

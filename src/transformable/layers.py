@@ -1,4 +1,4 @@
-"""Layers that networks are given: an add of different widths, and how every layer starts."""
+"""The add of tensors of different widths, and how layers are initialised."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ __all__ = ["PaddedAdd", "initialise"]
 
 
 class PaddedAdd(nn.Module):
-    """Adds each operand into its channels of a tensor that is wide enough for all.
+    """Adds each operand at its positions in a tensor of `width` channels.
 
     >>> add = PaddedAdd(3, (range(3), range(2)))
     >>> add(torch.ones(1, 3, 1, 1), torch.ones(1, 2, 1, 1)).flatten()
@@ -23,18 +23,18 @@ class PaddedAdd(nn.Module):
         self.width = width
         self.positions = tuple(tuple(p) for p in positions)
         for i, channels in enumerate(self.positions):
-            # channel c of the sum comes from channel index[c] of the operand, or from a zero behind
+            # channel c of the sum reads channel index[c] of the operand, or a zero appended to it
             index = torch.full((width,), len(channels))
             index[list(channels)] = torch.arange(len(channels))
             self.register_buffer(f"index{i}", index, persistent=False)
 
     def forward(self, *operands: Tensor) -> Tensor:
-        first, *rest = (self._spread(i, x) for i, x in enumerate(operands))
+        first, *rest = (self._place(i, x) for i, x in enumerate(operands))
         for x in rest:
             first = first + x
         return first
 
-    def _spread(self, i: int, x: Tensor) -> Tensor:
+    def _place(self, i: int, x: Tensor) -> Tensor:
         channels = self.positions[i]
         if len(channels) == self.width:
             return x
@@ -49,9 +49,9 @@ class PaddedAdd(nn.Module):
 
 
 def initialise(network: nn.Module) -> None:
-    """Convolutions kaiming-normal by fan-out, linear layers N(0, .01), biases 0, norms 1 and 0.
+    """Initialise as the paper does: convolutions by Kaiming, linear layers by N(0, .01), biases 0.
 
-    A layer that the paper does not use starts as torch starts it.
+    All other layers, such as norms, start as in torch.
     """
     for module in network.modules():
         match module:

@@ -15,15 +15,15 @@ LARGEST = 1_000_000
 
 @dataclass(frozen=True)
 class Shape:
-    """How many channels each layer keeps, how many leading blocks each stage keeps.
+    """How many channels each layer keeps, and how many leading blocks each stage keeps.
 
-    `channels` says which ones, for the layers where a method has picked them; without an entry a
-    layer keeps its leading channels.
+    `channels` has the indexes of the kept channels, for layers where a method has chosen them; the
+    other layers keep their leading channels.
 
     >>> shape = Shape(widths={"conv1": 8, "conv2": 12}, depths={"stage": 2})
     >>> shape.replace(depths={"stage": 1}).to_json()
     '{"widths": {"conv1": 8, "conv2": 12}, "depths": {"stage": 1}}'
-    >>> Shape.from_json(shape.to_json()) == shape
+    >>> Shape.from_dict(shape.to_dict()) == Shape.from_json(shape.to_json()) == shape
     True
     """
 
@@ -40,11 +40,11 @@ class Shape:
                     raise ValueError(
                         f"the {what} of {name!r} must be an integer of 1 or more, not {size!r}"
                     )
-            # plain integers, whatever kind (numpy's, say) they were given as
+            # plain integers, also if they were given as numpy's
             object.__setattr__(self, f"{what}s", {name: int(size) for name, size in sizes.items()})
         _mapping("channels", self.channels)
-        picked = {name: tuple(indexes) for name, indexes in self.channels.items()}
-        for name, indexes in picked.items():
+        channels = {name: tuple(indexes) for name, indexes in self.channels.items()}
+        for name, indexes in channels.items():
             if any(type(i) is not int or i < 0 for i in indexes):
                 raise ValueError(f"the channels of {name!r} must be integers of 0 or more")
             if list(indexes) != sorted(set(indexes)):
@@ -52,7 +52,7 @@ class Shape:
             if self.widths.get(name) != len(indexes):
                 width = self.widths.get(name)
                 raise ValueError(f"{len(indexes)} channels of {name!r}, but its width is {width}")
-        object.__setattr__(self, "channels", picked)
+        object.__setattr__(self, "channels", channels)
 
     def __hash__(self) -> int:
         return hash((*self.widths.items(), *self.depths.items(), *self.channels.items()))
@@ -60,27 +60,24 @@ class Shape:
     def replace(
         self, widths: Mapping[str, int] | None = None, depths: Mapping[str, int] | None = None
     ) -> Self:
-        """The same but for the given sizes; a layer that is named has no picked channels then."""
+        """A copy with other sizes; layers with a new width keep their leading channels."""
         widths = widths or {}
         channels = {name: c for name, c in self.channels.items() if name not in widths}
         return type(self)({**self.widths, **widths}, {**self.depths, **(depths or {})}, channels)
 
     def to_dict(self) -> dict[str, Any]:
+        """The shape as plain values for JSON; `channels` only if there are any."""
         record: dict[str, Any] = {"widths": dict(self.widths), "depths": dict(self.depths)}
         if self.channels:
-            record["channels"] = {name: list(picked) for name, picked in self.channels.items()}
+            record["channels"] = {name: list(indexes) for name, indexes in self.channels.items()}
         return record
-
-    @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> Self:
-        return cls(**record)
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict())
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """From a JSON file."""
+        """The shape in a JSON file."""
         try:
             return cls.from_json(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
@@ -96,6 +93,11 @@ class Shape:
             raise ValueError(f"a shape must be JSON: {error}") from None
         except RecursionError:
             raise ValueError("a shape must be JSON of two levels, not of thousands") from None
+        return cls.from_dict(record)
+
+    @classmethod
+    def from_dict(cls, record: Any) -> Self:
+        """The shape of a record as `to_dict` makes it."""
         if not isinstance(record, dict) or "widths" not in record:
             raise ValueError('a shape must be a JSON object with "widths" and "depths"')
         unknown = set(record) - {"widths", "depths", "channels"}

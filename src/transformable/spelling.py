@@ -1,4 +1,4 @@
-"""What somebody probably meant."""
+"""Suggestions for misspelt names."""
 
 import difflib
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ __all__ = ["nearest"]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Words for an error: the known name that is closest, or the known names.
+    """The end of an error message: the most similar known name, or a list of the known names.
 
     >>> nearest("epoch", ["lr", "epochs"])
     "did you mean 'epochs'?"

@@ -11,7 +11,7 @@ from transformable.costing.expected_cost import Expectation
 from transformable.tracing.space import Residual
 
 
-def random_chances(space: tas.Space, seed: int) -> dict[str, Tensor]:
+def random_probabilities(space: tas.Space, seed: int) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     return {
         name: torch.randn(len(sizes), generator=generator, dtype=torch.float64).softmax(0)
@@ -19,21 +19,21 @@ def random_chances(space: tas.Space, seed: int) -> dict[str, Tensor]:
     }
 
 
-def enumerated(space: tas.Space, chances: dict[str, Tensor]) -> tuple[float, float]:
+def enumerated(space: tas.Space, probabilities: dict[str, Tensor]) -> tuple[float, float]:
     """The mean cost by going through every shape."""
     mean = [0.0, 0.0]
     names = [*space.widths, *space.depths]
     sizes = [*space.widths.values(), *space.depths.values()]
     for picks in itertools.product(*(range(len(s)) for s in sizes)):
-        chance = 1.0
+        probability = 1.0
         chosen = {}
         for name, size, i in zip(names, sizes, picks, strict=True):
-            chance *= float(chances[name][i])
+            probability *= float(probabilities[name][i])
             chosen[name] = size[i]
         widths = {name: chosen[name] for name in space.widths}
         shape = tas.Shape(widths, {name: chosen[name] for name in space.depths})
-        mean[0] += chance * tas.macs(space, shape)
-        mean[1] += chance * tas.params(space, shape)
+        mean[0] += probability * tas.macs(space, shape)
+        mean[1] += probability * tas.params(space, shape)
     return mean[0], mean[1]
 
 
@@ -67,11 +67,11 @@ class Block(nn.Module):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_equals_the_mean_over_all_shapes(residual: str, seed: int) -> None:
     space = tas.Space.trace(Tiny(), (3, 4, 4), ratios=(0.3, 0.5, 1.0, 1.5), residual=residual)  # type: ignore[arg-type]
-    chances = random_chances(space, seed)
+    probabilities = random_probabilities(space, seed)
     expectation = Expectation(space)
-    macs, params = enumerated(space, chances)
-    assert float(expectation.macs(chances)) == pytest.approx(macs, rel=1e-9)
-    assert float(expectation.params(chances)) == pytest.approx(params, rel=1e-9)
+    macs, params = enumerated(space, probabilities)
+    assert float(expectation.macs(probabilities)) == pytest.approx(macs, rel=1e-9)
+    assert float(expectation.params(probabilities)) == pytest.approx(params, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -80,16 +80,18 @@ def test_equals_the_mean_over_all_shapes_of_a_few_layers(name: str, residual: st
     make, input_shape = NETWORKS[name]
     model = make()
     space = tas.Space.trace(model, input_shape, ratios=(0.3, 1.0), residual=residual)  # type: ignore[arg-type]
-    chances = random_chances(space, 0)
+    probabilities = random_probabilities(space, 0)
     # all but some of the choices are made beforehand, so that there are not too many shapes
-    free = list(chances)[:: max(1, len(chances) // 7)][:8]
-    for i, layer in enumerate(chances):
+    free = list(probabilities)[:: max(1, len(probabilities) // 7)][:8]
+    for i, layer in enumerate(probabilities):
         if layer not in free:
-            sizes = len(chances[layer])
-            chances[layer] = torch.eye(sizes, dtype=torch.float64)[i % sizes]
+            sizes = len(probabilities[layer])
+            probabilities[layer] = torch.eye(sizes, dtype=torch.float64)[i % sizes]
     sizes_of = {**space.widths, **space.depths}
     possible = {
-        n: [(size, float(p)) for size, p in zip(sizes_of[n], chances[n], strict=True) if p > 0]
+        n: [
+            (size, float(p)) for size, p in zip(sizes_of[n], probabilities[n], strict=True) if p > 0
+        ]
         for n in sizes_of
     }
     mean = 0.0
@@ -98,7 +100,7 @@ def test_equals_the_mean_over_all_shapes_of_a_few_layers(name: str, residual: st
         widths = {n: chosen[n] for n in space.widths}
         shape = tas.Shape(widths, {n: chosen[n] for n in space.depths})
         mean += math.prod(p for _, p in picks) * tas.macs(space, shape)
-    assert float(Expectation(space).macs(chances)) == pytest.approx(mean, rel=1e-9)
+    assert float(Expectation(space).macs(probabilities)) == pytest.approx(mean, rel=1e-9)
 
 
 @pytest.mark.parametrize("residual", ["pad", "project"])
@@ -106,18 +108,21 @@ def test_equals_the_mean_over_all_shapes_of_a_few_layers(name: str, residual: st
 def test_the_mean_of_random_shapes(name: str, residual: Residual) -> None:
     """As many shapes as go into seconds; benchmarks/expected_cost.py takes 20,000."""
     space = tas.Space.trace(tas.models.build(name), (3, 32, 32), residual=residual)
-    chances = random_chances(space, 0)
+    probabilities = random_probabilities(space, 0)
     generator = torch.Generator().manual_seed(0)
     draws = {
         name: torch.multinomial(p, 400, replacement=True, generator=generator).tolist()
-        for name, p in chances.items()
+        for name, p in probabilities.items()
     }
     for measure, expected in (
-        (tas.macs, Expectation(space).macs(chances)),
-        (tas.params, Expectation(space).params(chances)),
+        (tas.macs, Expectation(space).macs(probabilities)),
+        (tas.params, Expectation(space).params(probabilities)),
     ):
         costs = torch.tensor(
-            [measure(space, space.at({n: at[i] for n, at in draws.items()})) for i in range(400)],
+            [
+                measure(space, space.shape_at({n: at[i] for n, at in draws.items()}))
+                for i in range(400)
+            ],
             dtype=torch.float64,
         )
         error = costs.std() / math.sqrt(len(costs))

@@ -24,7 +24,7 @@ from transformable.methods.interface import Context
 from transformable.methods.pfec import l1
 from transformable.runs.progress import Silent
 from transformable.settings import Metric, Searching
-from transformable.tracing.channel_groups import Groups
+from transformable.tracing.channel_groups import ChannelGroups
 from transformable.tracing.space import Residual, Space
 from transformable.training.evaluate import evaluate
 
@@ -54,7 +54,7 @@ def chain() -> tuple[nn.Module, Space]:
 
 
 def course(model: nn.Module, space: Space, budget: Budget) -> Course:
-    groups = Groups(space)
+    groups = ChannelGroups(space)
     return Course(groups, budget, l1(model, groups))
 
 
@@ -116,9 +116,9 @@ def test_what_the_agent_sees() -> None:
         [1 / 2, 16 / 16, 12 / 16, 4 / 9, 4 / 9, 2 / 2, 3 / 3, macs[1] / macs[1], rest[1] / rest[0]],
         [2 / 2, 10 / 16, 16 / 16, 1 / 9, 1 / 9, 1 / 2, 1 / 3, macs[2] / macs[1], rest[2] / rest[0]],
     ]
-    found = embedding(model, Groups(space), Budget.of(0.5, space))
+    found = embedding(model, ChannelGroups(space), Budget.of(0.5, space))
     assert torch.allclose(found, torch.tensor(expected))
-    params = embedding(model, Groups(space), Budget.of(0.5, space, metric="params"))
+    params = embedding(model, ChannelGroups(space), Budget.of(0.5, space, metric="params"))
     assert params[:, 7].tolist() == pytest.approx([336 / 1744, 1.0, 170 / 1744])
 
 
@@ -405,7 +405,7 @@ def test_progress_counts_the_episodes() -> None:
 @pytest.mark.parametrize("name", ["squeeze-and-excite", "pre-activation"])
 def test_a_row_is_of_its_group(name: str) -> None:
     model, input_shape = network(name)
-    groups = Groups(Space.trace(model, input_shape))
+    groups = ChannelGroups(Space.trace(model, input_shape))
     table = embedding(model, groups, Budget.of(0.5, groups.space))
     sizes = torch.tensor([float(size) for size in groups.sizes.values()])
     # the widths stand in the second column, as shares of the largest

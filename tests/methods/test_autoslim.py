@@ -16,12 +16,13 @@ from transformable.data import from_tensors
 from transformable.methods import autoslim as module
 from transformable.methods._calibration import recalibrate
 from transformable.methods._channel_choice import Scores, strongest
-from transformable.methods.autoslim import answers, autoslim, greedy, sandwich, worth
+from transformable.methods.autoslim import answers, autoslim, greedy, sandwich
 from transformable.methods.interface import Context
 from transformable.settings import Metric, Searching
 from transformable.shape import Shape
 from transformable.slimming.slim import slim
-from transformable.tracing.channel_groups import Groups
+from transformable.slimming.sort_channels import importance
+from transformable.tracing.channel_groups import ChannelGroups
 from transformable.tracing.space import Residual, Space
 
 
@@ -51,12 +52,12 @@ def chain() -> tuple[nn.Module, Space]:
     return model, Space.trace(model, (3, 4, 4), ratios=(0.5, 0.75, 1.0))
 
 
-def first(groups: Groups) -> Scores:
+def first(groups: ChannelGroups) -> Scores:
     """Ranks by which the leading channels are the best."""
     return {head: -torch.arange(size).float() for head, size in groups.sizes.items()}
 
 
-def random_shape(groups: Groups, seed: int) -> Shape:
+def random_shape(groups: ChannelGroups, seed: int) -> Shape:
     generator = torch.Generator().manual_seed(seed)
     return groups.shape(
         {
@@ -70,7 +71,7 @@ def test_a_step_runs_the_largest_the_smallest_and_two_random_networks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model, space = chain()
-    groups = Groups(space)
+    groups = ChannelGroups(space)
     calls: list[Shape | str] = []
     said = [torch.randn(5, 2) for _ in range(3)]
 
@@ -112,7 +113,7 @@ def test_a_step_runs_the_largest_the_smallest_and_two_random_networks(
 
 def test_the_largest_network_learns_from_the_labels_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     model, space = chain()
-    groups = Groups(space)
+    groups = ChannelGroups(space)
     monkeypatch.setattr(module, "answers", lambda *_: torch.randn(6, 2))
     x, y = torch.randn(6, 3, 4, 4), torch.arange(6) % 2
     objective = sandwich(model, groups, first(groups), context(num_classes=2))
@@ -166,7 +167,7 @@ def test_gradients_of_a_part_are_those_of_the_small_network(name: str, residual:
     model, input_shape = network(name)
     model = model.double().train()
     space = Space.trace(model, input_shape, residual=residual)
-    shape = random_shape(Groups(space), seed=3)
+    shape = random_shape(ChannelGroups(space), seed=3)
     # a network of places instead of weights: slim says which of them a parameter comes from
     places = copy.deepcopy(model)
     for parameter in places.parameters():
@@ -200,7 +201,7 @@ def cost_of_chain(a: int, b: int) -> int:
 
 def test_the_step_that_hurts_least_is_taken() -> None:
     _, space = chain()
-    groups = Groups(space)
+    groups = ChannelGroups(space)
     table = {  # accuracy and loss at widths (a, b)
         (6, 4): (0.8, 0.5), (8, 3): (0.9, 0.9),  # the second, by accuracy
         (6, 3): (0.7, 0.6), (8, 2): (0.7, 0.5),  # the second, by loss
@@ -222,7 +223,7 @@ def test_the_step_that_hurts_least_is_taken() -> None:
 
 def test_where_all_steps_jump_over_the_band_single_channels_go() -> None:
     _, space = chain()
-    groups = Groups(space)
+    groups = ChannelGroups(space)
     target = cost_of_chain(7, 4)
     budget = Budget(metric="macs", value=target, low=target - 200, high=target + 200)
     assert min(cost_of_chain(6, 4), cost_of_chain(8, 3)) < budget.low
@@ -232,7 +233,7 @@ def test_where_all_steps_jump_over_the_band_single_channels_go() -> None:
 
 def test_below_the_smallest_candidates_it_goes_on() -> None:
     _, space = chain()
-    groups = Groups(space)
+    groups = ChannelGroups(space)
     budget = Budget(metric="macs", value=cost_of_chain(2, 1), low=1, high=cost_of_chain(2, 1))
     *_, last = greedy(groups, budget, first(groups), lambda shape: (0.5, 0.5))
     assert budget.holds(cost_of_chain(*last.widths.values()))
@@ -241,7 +242,7 @@ def test_below_the_smallest_candidates_it_goes_on() -> None:
 def test_of_two_dozen_groups_three_are_narrowed_at_a_time() -> None:
     model, input_shape = network("mobilenet_v2")
     space = Space.trace(model, input_shape, ratios=(0.5, 1.0))
-    groups = Groups(space)
+    groups = ChannelGroups(space)
     assert len(groups.sizes) == 25
     budget = Budget.of(0.5, space)
     asked: list[Shape] = []
@@ -276,13 +277,13 @@ def test_the_way_ends_in_the_band(name: str, residual: Residual, metric: Metric)
     model, input_shape = network(name)
     space = Space.trace(model, input_shape, residual=residual, ratios=(0.4, 0.7, 1.0))
     budget = Budget.of(0.5, space, metric=metric)
-    groups = Groups(space)
+    groups = ChannelGroups(space)
     generator = torch.Generator().manual_seed(0)
 
     def score(shape: Shape) -> tuple[float, float]:
         return float(torch.rand((), generator=generator)), 0.0
 
-    *_, last = greedy(groups, budget, worth(model, groups), score)
+    *_, last = greedy(groups, budget, importance(model, space, groups.mean), score)
     assert budget.holds(budget.cost(space, last))
     assert last.depths == space.full.depths
 
@@ -305,7 +306,7 @@ def test_recalibrated_norms_have_the_statistics_of_the_images() -> None:
     assert not model.training
 
 
-def test_worth_is_scale_times_what_is_taken() -> None:
+def test_importance_is_scale_times_what_is_read() -> None:
     model, space = chain()
     parts = list(model.children())
     norm, second, linear = parts[1], parts[3], parts[7]
@@ -313,7 +314,7 @@ def test_worth_is_scale_times_what_is_taken() -> None:
     assert isinstance(second, nn.Conv2d)
     assert isinstance(linear, nn.Linear)
     norm.weight.data = torch.tensor([1.0, -2.0, 3.0, 0.0, 1.0, 1.0, 1.0, 1.0])
-    found = worth(model, Groups(space))
+    found = importance(model, space, ChannelGroups(space).mean)
     torch.testing.assert_close(
         found["0"], norm.weight.detach().abs() * second.weight.detach().abs().sum((0, 2, 3))
     )
@@ -343,7 +344,9 @@ def test_a_network_in_the_band_and_the_given_one_as_it_was(
     model, input_shape = network(name)
     if name == "mobilenet_v2":  # to judge each of its many steps would take long
 
-        def blind(groups: Groups, budget: Budget, ranks: Scores, _: object) -> Iterator[Shape]:
+        def blind(
+            groups: ChannelGroups, budget: Budget, ranks: Scores, _: object
+        ) -> Iterator[Shape]:
             return greedy(groups, budget, ranks, lambda shape: (0.5, 0.5))
 
         monkeypatch.setattr(module, "greedy", blind)
@@ -395,8 +398,8 @@ def test_the_small_network_is_a_part_of_the_trained_one(monkeypatch: pytest.Monk
     expected = dict(slim(net, space, found.shape).named_parameters())
     for key, parameter in found.model.named_parameters():
         assert torch.equal(parameter, expected[key])
-    ranks = worth(model, Groups(space))
-    assert found.shape == strongest(Groups(space), ranks, found.shape.widths)
+    ranks = importance(model, space, ChannelGroups(space).mean)
+    assert found.shape == strongest(ChannelGroups(space), ranks, found.shape.widths)
 
 
 def test_a_band_that_no_step_meets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from transformable.methods.cp import Pruning, cp
 from transformable.methods.interface import Context
 from transformable.settings import Metric, Searching
 from transformable.slimming.slim import slim
-from transformable.tracing.channel_groups import Groups
+from transformable.tracing.channel_groups import ChannelGroups
 from transformable.tracing.space import Residual, Space
 
 
@@ -307,7 +307,7 @@ def test_large_images_are_few_and_layers_are_seen_at_so_many_places() -> None:
     images, labels = torch.rand(60, 3, 80, 80), torch.arange(60) % 2
     dataset = from_tensors((images, labels), (images, labels), validation=0.1)
     given = Context(dataset=dataset, searching=Searching(epochs=1))
-    pruning = Pruning(model, Groups(space), given)
+    pruning = Pruning(model, ChannelGroups(space), given)
     assert len(pruning.images) == 250 * 32 * 32 // (80 * 80)
     layer = next(layer for layer in space.layers if layer.name == "2")
     inputs = torch.rand(39, 4, 78, 78)
@@ -320,7 +320,7 @@ def test_large_images_are_few_and_layers_are_seen_at_so_many_places() -> None:
 
 def test_a_network_is_looked_at_once_each_time_and_then_left_alone() -> None:
     model, input_shape = network("branches")
-    pruning = Pruning(model, Groups(Space.trace(model, input_shape)), context())
+    pruning = Pruning(model, ChannelGroups(Space.trace(model, input_shape)), context())
     layers = [layer for layer in pruning.groups.space.layers if layer.kind == "conv"]
     seen: list[str] = []
     for _ in range(2):

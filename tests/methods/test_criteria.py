@@ -19,10 +19,10 @@ from transformable.methods.pfec import l1
 from transformable.methods.sfp import l2, zero
 from transformable.methods.taylor import Gates
 from transformable.slimming.slim import slim
-from transformable.tracing.channel_groups import Groups
+from transformable.tracing.channel_groups import ChannelGroups
 
 
-def two_layers() -> tuple[nn.Sequential, Groups]:
+def two_layers() -> tuple[nn.Sequential, ChannelGroups]:
     """Four filters, a norm, and a layer that reads them."""
     net = nn.Sequential(
         nn.Conv2d(1, 4, 1, bias=False),
@@ -33,7 +33,7 @@ def two_layers() -> tuple[nn.Sequential, Groups]:
         nn.Flatten(),
         nn.Linear(2, 3),
     )
-    return net, Groups(tas.Space.trace(net, (1, 4, 4)))
+    return net, ChannelGroups(tas.Space.trace(net, (1, 4, 4)))
 
 
 def test_pfec_keeps_the_largest_sums_of_absolute_weights() -> None:
@@ -42,7 +42,7 @@ def test_pfec_keeps_the_largest_sums_of_absolute_weights() -> None:
     )
     weights = torch.tensor([[1.0, -1.0], [0.1, 3.0], [-0.5, -0.4], [0.0, -2.5]])
     net[0].weight.data = weights.view(4, 2, 1, 1)
-    groups = Groups(tas.Space.trace(net, (2, 4, 4)))
+    groups = ChannelGroups(tas.Space.trace(net, (2, 4, 4)))
     torch.testing.assert_close(l1(net, groups)["0"], torch.tensor([2.0, 3.1, 0.9, 2.5]))
     budget = Budget.of(0.5, groups.space, tolerance=0.2)
     found = method("pfec")(net, groups.space, budget, context())
@@ -106,7 +106,7 @@ def test_gates_stand_behind_any_norm_that_would_undo_them(norm: nn.Module) -> No
     torch.manual_seed(0)
     net, _ = two_layers()
     net[1] = norm
-    groups = Groups(tas.Space.trace(net, (1, 4, 4)))
+    groups = ChannelGroups(tas.Space.trace(net, (1, 4, 4)))
     gates = Gates(net, groups)
     net.train()
     x, y = torch.rand(6, 1, 4, 4), torch.arange(6) % 3
@@ -118,7 +118,7 @@ def test_gates_stand_behind_any_norm_that_would_undo_them(norm: nn.Module) -> No
 @pytest.mark.parametrize("name", ["resnet20", "mobilenet_v2", "vgg", "pre-activation"])
 def test_closed_gates_compute_what_the_slim_network_computes(name: str) -> None:
     net, space = network(name)
-    groups = Groups(space)
+    groups = ChannelGroups(space)
     gated = copy.deepcopy(net).eval()
     gates = Gates(gated, groups)
     half = {head: list(range(0, size, 2)) for head, size in groups.sizes.items()}
@@ -162,7 +162,7 @@ def test_slimming_is_punished_for_scales() -> None:
 
 def test_channels_without_a_norm_go_last() -> None:
     net, space = network("vgg")
-    groups = Groups(space)
+    groups = ChannelGroups(space)
     found = scales(net, groups)
     assert found["classifier.0"].isinf().all()
     norm: Any = net.get_submodule("features.1")
@@ -178,7 +178,7 @@ def test_slimming_without_norms_is_refused() -> None:
 
 def test_soft_pruned_filters_are_zero_and_may_come_back() -> None:
     net, space = network("resnet20")
-    groups = Groups(space)
+    groups = ChannelGroups(space)
     kept = {head: list(range(0, size, 2)) for head, size in groups.sizes.items()}
     zero(net, groups, groups.shape(kept))
     for head, layer in groups.makers():
@@ -195,7 +195,7 @@ def test_sfp_prunes_after_each_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     soft = sfp.zero
 
-    def noted(net: nn.Module, groups: Groups, shape: tas.Shape) -> None:
+    def noted(net: nn.Module, groups: ChannelGroups, shape: tas.Shape) -> None:
         calls.append(shape)
         soft(net, groups, shape)
 
@@ -221,7 +221,7 @@ def test_pfec_ranks_as_torch_pruning() -> None:
     net, space = network("resnet20")
     criterion = tp.importance.MagnitudeImportance(p=1, group_reduction="first", normalizer=None)
     theirs = their_scores(net, INNER, 8, criterion, tp.prune_conv_out_channels)
-    ours = l1(net, Groups(space))[INNER]
+    ours = l1(net, ChannelGroups(space))[INNER]
     assert ours.argsort().tolist() == theirs.argsort().tolist()
 
 
@@ -231,7 +231,7 @@ def test_slimming_ranks_as_torch_pruning() -> None:
     # of an inner layer, and of one whose channels several layers share
     for layer in (INNER, "stem.0"):
         theirs = their_scores(net, layer, 8, criterion, tp.prune_conv_out_channels)
-        ours = scales(net, Groups(space))[layer]
+        ours = scales(net, ChannelGroups(space))[layer]
         torch.testing.assert_close(ours, theirs)
 
 
@@ -259,7 +259,7 @@ def test_taylor_ranks_as_torch_pruning_where_both_see_the_filter() -> None:
         nn.Flatten(),
         nn.Linear(8, 4),
     )
-    groups = Groups(tas.Space.trace(net, (3, 8, 8)))
+    groups = ChannelGroups(tas.Space.trace(net, (3, 8, 8)))
     x, y = torch.rand(8, 3, 8, 8), torch.arange(8) % 4
     gates = Gates(net, groups)
     net.train()

@@ -19,7 +19,7 @@ from transformable.searching.derive import check_possible, derive
 from transformable.tracing.space import Residual
 
 
-def random_chances(space: tas.Space, seed: int, sharpness: float = 2.0) -> dict[str, Tensor]:
+def random_probabilities(space: tas.Space, seed: int, sharpness: float = 2.0) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     return {
         name: (sharpness * torch.randn(len(sizes), generator=generator)).softmax(0)
@@ -42,14 +42,14 @@ def small(space: tas.Space, shapes: int) -> tas.Space:
     )
 
 
-def everything(space: tas.Space, chances: dict[str, Tensor]) -> list[tuple[float, tas.Shape]]:
-    names = list(chances)
+def everything(space: tas.Space, probabilities: dict[str, Tensor]) -> list[tuple[float, tas.Shape]]:
+    names = list(probabilities)
     return [
         (
-            sum(float(chances[n][i].double().log()) for n, i in zip(names, at, strict=True)),
-            space.at(dict(zip(names, at, strict=True))),
+            sum(float(probabilities[n][i].double().log()) for n, i in zip(names, at, strict=True)),
+            space.shape_at(dict(zip(names, at, strict=True))),
         )
-        for at in itertools.product(*(range(len(p)) for p in chances.values()))
+        for at in itertools.product(*(range(len(p)) for p in probabilities.values()))
     ]
 
 
@@ -60,8 +60,8 @@ def test_no_shape_in_the_band_is_more_probable(name: str, residual: Residual) ->
     make, input_shape = NETWORKS.get(name, (partial(tas.models.build, name), (3, 16, 16)))
     space = tas.Space.trace(make(), input_shape, ratios=(0.5, 1.0), residual=residual)
     space = small(space, 800)
-    chances = random_chances(space, seed=len(name))
-    shapes = everything(space, chances)
+    probabilities = random_probabilities(space, seed=len(name))
+    shapes = everything(space, probabilities)
     metrics: tuple[tuple[Any, Any], ...] = (("macs", tas.macs), ("params", tas.params))
     for metric, measure in metrics:
         costs = [measure(space, shape) for _, shape in shapes]
@@ -72,9 +72,9 @@ def test_no_shape_in_the_band_is_more_probable(name: str, residual: Residual) ->
             inside = [p for (p, _), cost in zip(shapes, costs, strict=True) if budget.holds(cost)]
             if not inside:
                 with pytest.raises(ValueError, match="no shape of this network has"):
-                    derive(chances, space, budget)
+                    derive(probabilities, space, budget)
                 continue
-            found = derive(chances, space, budget)
+            found = derive(probabilities, space, budget)
             assert found.cost == measure(space, found.shape)
             assert budget.holds(found.cost)
             assert found.log_probability == pytest.approx(max(inside), rel=1e-3)
@@ -85,12 +85,12 @@ def test_no_shape_in_the_band_is_more_probable(name: str, residual: Residual) ->
 
 def test_the_argmax_is_taken_where_it_is_inside() -> None:
     space = tas.Space.trace(tas.models.build("resnet20"), (3, 32, 32))
-    chances = random_chances(space, 3)
-    top = space.at({name: int(p.argmax()) for name, p in chances.items()})
-    found = derive(chances, space, Budget.of(tas.macs(space, top), space))
+    probabilities = random_probabilities(space, 3)
+    top = space.shape_at({name: int(p.argmax()) for name, p in probabilities.items()})
+    found = derive(probabilities, space, Budget.of(tas.macs(space, top), space))
     assert (found.shape, found.how, found.given_up) == (top, "argmax", 0.0)
     wide = Budget.of(0.9, space)
-    assert derive(chances, space, wide).how == "constrained"
+    assert derive(probabilities, space, wide).how == "constrained"
 
 
 @pytest.mark.parametrize("sharpness", [0.01, 2.0])
@@ -98,13 +98,13 @@ def test_the_argmax_is_taken_where_it_is_inside() -> None:
 def test_deep_networks(name: str, residual: Residual, sharpness: float) -> None:
     space = tas.Space.trace(tas.models.build(name), (3, 32, 32), residual=residual)
     budget = Budget.of(0.4, space)
-    assert budget.holds(derive(random_chances(space, 0, sharpness), space, budget).cost)
+    assert budget.holds(derive(random_probabilities(space, 0, sharpness), space, budget).cost)
 
 
 def test_the_solver_says_nothing_on_stdout(capfd: pytest.CaptureFixture[str]) -> None:
     space = tas.Space.trace(tas.models.build("resnet20"), (3, 32, 32))
     for seed in range(3):
-        derive(random_chances(space, seed), space, Budget.of(0.3, space))
+        derive(random_probabilities(space, seed), space, Budget.of(0.3, space))
     assert capfd.readouterr().out == ""
 
 

@@ -8,7 +8,7 @@ from torch import fx, nn
 import transformable as tas
 from support.counted_costs import counted_macs, counted_params
 from support.networks import NETWORKS, PaddedResNet, randomise
-from transformable.tracing import kept
+from transformable.tracing import kept_channels
 
 SIZES = {"resnet20": 32, "resnet164": 16, "resnet50": 64, "mobilenet_v2": 32}
 NAMES = [*SIZES, *NETWORKS]
@@ -30,7 +30,7 @@ def masked(model: nn.Module, space: tas.Space, shape: tas.Shape) -> nn.Module:
         module = twin.get_submodule(layer.name)
         if isinstance(module, nn.PReLU):
             continue  # it maps zero to zero
-        outs, ins = (kept(space.layouts, masks, i) for i in (layer.outputs, layer.inputs))
+        outs, ins = (kept_channels(space.layouts, masks, i) for i in (layer.outputs, layer.inputs))
         with torch.no_grad():
             weight, bias = module.weight, module.bias
             assert isinstance(weight, nn.Parameter)

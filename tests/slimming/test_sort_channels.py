@@ -38,5 +38,5 @@ def test_the_best_channels_come_first() -> None:
     norm, following = block.get_submodule("bn1"), block.get_submodule("conv2")
     assert isinstance(norm, nn.BatchNorm2d)
     assert isinstance(following, nn.Conv2d)
-    worth = norm.weight.abs() * following.weight.abs().sum((0, 2, 3))
-    assert worth.diff().le(0).all()
+    importance = norm.weight.abs() * following.weight.abs().sum((0, 2, 3))
+    assert importance.diff().le(0).all()

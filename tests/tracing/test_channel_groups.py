@@ -8,34 +8,34 @@ from support.method_inputs import network
 from support.networks import NETWORKS, DenseNet, PaddedResNet, randomise
 from transformable.costing.budget import Budget
 from transformable.methods._channel_choice import by_rank, by_ratio, same_ratio, strongest
-from transformable.tracing.channel_groups import Groups
+from transformable.tracing.channel_groups import ChannelGroups
 
 
-def groups_of(name: str, **options: str) -> Groups:
+def groups_of(name: str, **options: str) -> ChannelGroups:
     if name in NETWORKS:
         make, size = NETWORKS[name]
-        return Groups(tas.Space.trace(randomise(make()), size, **options))  # type: ignore[arg-type]
-    return Groups(tas.Space.trace(tas.models.build(name), (3, 16, 16), **options))  # type: ignore[arg-type]
+        return ChannelGroups(tas.Space.trace(randomise(make()), size, **options))  # type: ignore[arg-type]
+    return ChannelGroups(tas.Space.trace(tas.models.build(name), (3, 16, 16), **options))  # type: ignore[arg-type]
 
 
-def random_scores(groups: Groups, seed: int = 0) -> dict[str, torch.Tensor]:
+def random_scores(groups: ChannelGroups, seed: int = 0) -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
     return {head: torch.rand(size, generator=generator) for head, size in groups.sizes.items()}
 
 
 def test_layers_that_are_added_are_one_group() -> None:
     groups = groups_of("resnet20")
-    streams = {head for name, head in groups.head.items() if not name.endswith("conv1")}
+    streams = {head for name, head in groups.group_of.items() if not name.endswith("conv1")}
     first = "stages.{}.0.conv2"
     assert streams == {"stem.0", first.format(1), first.format(2)}
-    inner = [name for name in groups.head if name.endswith("conv1")]
-    assert [groups.head[name] for name in inner] == inner
+    inner = [name for name in groups.group_of if name.endswith("conv1")]
+    assert [groups.group_of[name] for name in inner] == inner
 
 
 def test_each_column_is_known_behind_a_concatenation() -> None:
     net = randomise(DenseNet())
     space = tas.Space.trace(net, (3, 16, 16))
-    groups = Groups(space)
+    groups = ChannelGroups(space)
     layer = next(each for each in space.layers if each.name == "classifier")
     seen = groups.channels(layer.inputs)
     assert len(seen) == net.get_submodule("classifier").in_features
@@ -46,8 +46,8 @@ def test_each_column_is_known_behind_a_concatenation() -> None:
 
 def test_channels_move_with_the_padding_of_a_shortcut() -> None:
     space = tas.Space.trace(randomise(PaddedResNet()), (3, 16, 16))
-    groups = Groups(space)
-    pads = [i for i, layout in enumerate(space.layouts) if type(layout).__name__ == "Place"]
+    groups = ChannelGroups(space)
+    pads = [i for i, layout in enumerate(space.layouts) if type(layout).__name__ == "Placed"]
     assert pads
     for index in pads:
         place = space.layouts[index]
@@ -136,7 +136,7 @@ def test_a_network_that_was_slimmed_before_can_be_picked_from_again() -> None:
     space = tas.Space.trace(net, (3, 16, 16))
     small = tas.slim(net, space, space.full.replace(widths={"stages.1.2.conv2": 20}))
     again = tas.Space.trace(small, (3, 16, 16))
-    groups = Groups(again)
+    groups = ChannelGroups(again)
     assert groups.sizes["stages.1.2.conv2"] == 20
     budget = Budget.of(0.5, again)
     for pick in (by_ratio, by_rank):
@@ -147,7 +147,7 @@ def test_a_network_that_was_slimmed_before_can_be_picked_from_again() -> None:
 
 def test_where_a_channel_of_a_stream_is_too_much_single_layers_give_way() -> None:
     net, space = network("stream")
-    groups = Groups(space)
+    groups = ChannelGroups(space)
     assert len(groups.sizes) == 1
     # 7 of 12 channels are 0.37 of the cost, 8 are 0.47
     budget = Budget.of(0.42, space, tolerance=0.03)

@@ -1,4 +1,4 @@
-"""What a network may cost: a target with a band around it."""
+"""The budget of a search: a target cost with a band around it."""
 
 import re
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ MEASURES = {"macs": macs, "params": params}
 NAMES = {"macs": "MACs", "params": "parameters"}
 SUFFIXES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
 # plain numbers up to this are fractions of the unpruned network
-FRACTION = 10
+LARGEST_FRACTION = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Budget:
     ) -> "Budget":
         """From a fraction of the unpruned network (0.5) or a number of MACs or parameters (20M).
 
-        A ValueError says what is possible if no shape of the space can cost that.
+        Raises a ValueError if that is less than the smallest or more than the largest shape costs.
         """
         if metric not in MEASURES:
             raise ValueError(f"metric must be one of {', '.join(get_args(Metric))}, not {metric!r}")
@@ -62,12 +62,12 @@ class Budget:
                 f"a budget of {amount} is {value:,.0f} {NAMES[metric]}, and this network can have "
                 f"{smallest:,} to {largest:,} ({smallest / full:.3f} to {largest / full:.3f})"
             )
-        # whole numbers inside the band
+        # the outermost whole numbers inside the band
         low, high = -int(-(1 - tolerance) * value // 1), int((1 + tolerance) * value)
         return cls(metric=metric, value=value, low=low, high=high)
 
     def cost(self, space: Space, shape: Shape) -> int:
-        """What a shape costs, in the metric of this budget."""
+        """The cost of a shape in the metric of this budget."""
         return MEASURES[self.metric](space, shape)
 
     def holds(self, cost: float) -> bool:
@@ -75,12 +75,13 @@ class Budget:
         return self.low <= cost <= self.high
 
     def target(self) -> dict[str, Any]:
-        """For result.json."""
+        """The target as result files hold it: metric, value and band."""
         return {"metric": self.metric, "value": self.value, "low": self.low, "high": self.high}
 
 
 def _number(amount: str | float, full: int) -> float:
-    """
+    """The cost that an amount stands for, in a network that costs `full`.
+
     >>> _number("50%", 200), _number(0.25, 200), _number("1.5K", 200), _number(150, 200)
     (100.0, 50.0, 1500.0, 150.0)
     """
@@ -96,6 +97,6 @@ def _number(amount: str | float, full: int) -> float:
     suffix = found[2].upper()
     if suffix == "%":
         return number / 100 * full
-    if not suffix and number <= FRACTION:
+    if not suffix and number <= LARGEST_FRACTION:
         return number * full
     return number * SUFFIXES[suffix]

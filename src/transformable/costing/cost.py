@@ -1,23 +1,42 @@
 """What a shape costs: exact counts on the network that `slim` builds, without building it.
 
 `macs` are the multiply-accumulates of convolutions and linear layers for one image (what the paper
-calls FLOPs); the bias of a linear layer counts one an output, that of a convolution nothing, and
-so do norms, activations, pooling and adds. `params` are all parameters.
+calls FLOPs); the bias of a linear layer counts one per output. The bias of a convolution, norms,
+activations, pooling and adds count nothing. `params` are all parameters.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
 
+from ..settings import Metric
 from ..shape import Shape
 from ..tracing import Layer
 from ..tracing.space import Space
 
-__all__ = ["LayerCost", "layer_cost", "layer_costs", "macs", "params", "with_norms"]
+__all__ = [
+    "Cost",
+    "LayerCost",
+    "cost_coefficients",
+    "layer_cost",
+    "layer_costs",
+    "macs",
+    "params",
+    "with_norms",
+]
+
+
+class Cost(NamedTuple):
+    """Multiply-accumulates for one image, and parameters."""
+
+    macs: int
+    params: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerCost:
-    """One layer of the network as `shape` makes it."""
+    """One layer of a network of some shape: its size and its cost."""
 
     name: str
     kind: str
@@ -37,7 +56,7 @@ def macs(space: Space, shape: Shape) -> int:
     >>> macs(space, space.full)
     40813194
     """
-    return _total(space, shape)[0]
+    return _total(space, shape).macs
 
 
 def params(space: Space, shape: Shape) -> int:
@@ -48,11 +67,11 @@ def params(space: Space, shape: Shape) -> int:
     >>> params(space, space.full)
     272282
     """
-    return _total(space, shape)[1]
+    return _total(space, shape).params
 
 
 def layer_costs(space: Space, shape: Shape) -> list[LayerCost]:
-    """The network layer by layer, in order of execution.
+    """The cost of each layer, in order of execution.
 
     >>> from transformable import Space, models
     >>> space = Space.trace(models.build("resnet20"), input_shape=(3, 32, 32))
@@ -69,15 +88,15 @@ def layer_costs(space: Space, shape: Shape) -> list[LayerCost]:
             inputs=masks[layer.inputs].bit_count(),
             outputs=masks[layer.outputs].bit_count(),
             size=layer.size,
-            macs=cost[0],
-            params=cost[1],
+            macs=cost.macs,
+            params=cost.params,
         )
         for layer, cost in sorted(_costs(space, shape, masks), key=lambda pair: pair[0].order)
     ]
 
 
 def with_norms(rows: Sequence[LayerCost]) -> list[LayerCost]:
-    """Norms have no MACs: their parameters are counted with those of the layer before."""
+    """The rows without those of norms, whose parameters go to the layer before."""
     shown: list[LayerCost] = []
     for row in rows:
         if row.kind == "norm" and shown:
@@ -87,36 +106,41 @@ def with_norms(rows: Sequence[LayerCost]) -> list[LayerCost]:
     return shown
 
 
-def _total(space: Space, shape: Shape) -> tuple[int, int]:
+def _total(space: Space, shape: Shape) -> Cost:
     space.check(shape)
-    total_macs = total_params = 0
-    for _, (layer_macs, layer_params) in _costs(space, shape, space.masks(shape)):
-        total_macs += layer_macs
-        total_params += layer_params
-    return total_macs, total_params
+    costs = [cost for _, cost in _costs(space, shape, space.masks(shape))]
+    return Cost(sum(cost.macs for cost in costs), sum(cost.params for cost in costs))
 
 
-def _costs(
-    space: Space, shape: Shape, masks: Sequence[int]
-) -> Iterator[tuple[Layer, tuple[int, int]]]:
+def _costs(space: Space, shape: Shape, masks: Sequence[int]) -> Iterator[tuple[Layer, Cost]]:
     widths = [mask.bit_count() for mask in masks]
     for layer in space.layers_of(shape, masks):
         yield layer, layer_cost(layer, widths[layer.inputs], widths[layer.outputs])
 
 
-def layer_cost(layer: Layer, c_in: int, c_out: int) -> tuple[int, int]:
-    """MACs and parameters of one layer between so many channels."""
+def layer_cost(layer: Layer, c_in: int, c_out: int) -> Cost:
+    """The cost of a layer with c_in input and c_out output channels."""
     match layer.kind:
         case "conv":
             weights = c_in * c_out * layer.area
-            return weights * layer.pixels, weights + layer.bias * c_out
+            return Cost(weights * layer.pixels, weights + layer.bias * c_out)
         case "norm":
-            return 0, (layer.affine + layer.bias) * c_out
+            return Cost(0, (layer.affine + layer.bias) * c_out)
         case "depthwise conv":
             weights = c_out * layer.area
-            return weights * layer.pixels, weights + layer.bias * c_out
+            return Cost(weights * layer.pixels, weights + layer.bias * c_out)
         case "linear":
             weights = (c_in + layer.bias) * c_out
-            return weights, weights
+            return Cost(weights, weights)
         case _:
-            return layer.macs, layer.params
+            return Cost(layer.macs, layer.params)
+
+
+@lru_cache(maxsize=10_000)
+def cost_coefficients(layer: Layer, metric: Metric) -> tuple[int, int, int, int]:
+    """The a, b, c, d with which a layer costs a + b c_in + c c_out + d c_in c_out."""
+    costs = [
+        [getattr(layer_cost(layer, c_in, c_out), metric) for c_out in (0, 1)] for c_in in (0, 1)
+    ]
+    a, b, c = costs[0][0], costs[1][0] - costs[0][0], costs[0][1] - costs[0][0]
+    return a, b, c, costs[1][1] - a - b - c

@@ -16,10 +16,9 @@ CLASSES = {"cifar10": 10, "cifar100": 100, "imagenet": 1000}
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """One network: its sizes in order of execution, what it costs, what the paper says of it.
+    """A published network: its sizes in order of execution, its cost, its accuracy in the paper.
 
-    `accuracy` is the paper's, in percent, with distillation where it gives several; None where it
-    has no such row.
+    The accuracy is in percent, with distillation if the paper has several; None if it has none.
     """
 
     id: str
@@ -40,7 +39,7 @@ class Published:
         return (3, 224, 224) if self.dataset == "imagenet" else (3, 32, 32)
 
     def shape(self, space: Space) -> Shape:
-        """Its shape in the space of its network."""
+        """The shape of this network in the space of its unpruned network."""
         return Shape(
             dict(zip(space.widths, self.widths, strict=True)),
             dict(zip(space.depths, self.depths, strict=True)),
@@ -48,7 +47,7 @@ class Published:
 
 
 def published() -> list[Published]:
-    """All of them.
+    """All published networks.
 
     >>> len(published()), published()[2].id, published()[2].macs
     (19, 'neurips2019/C010-ResNet20', 22444482)
@@ -69,7 +68,7 @@ def published() -> list[Published]:
 
 
 def find(name: str) -> Published:
-    """The network of this id; the part behind the slash is enough.
+    """The published network of this id; the part after the slash is enough.
 
     >>> find("C010-ResNet56").depths
     (5, 5, 5)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..costing.budget import Budget
 from ..shape import Shape
-from ..tracing.channel_groups import Channel, Groups
+from ..tracing.channel_groups import Channel, ChannelGroups
 from ..tracing.space import Space
 
 __all__ = ["Scores", "by_rank", "by_ratio", "loosened", "same_ratio", "strongest"]
@@ -20,7 +20,7 @@ State = TypeVar("State")
 Step = TypeVar("Step")
 
 
-def strongest(groups: Groups, scores: Scores, widths: Mapping[str, int]) -> Shape:
+def strongest(groups: ChannelGroups, scores: Scores, widths: Mapping[str, int]) -> Shape:
     """The most important channels of each group, so many as its width says."""
     kept = {
         head: scores[head].argsort(descending=True, stable=True)[:width].tolist()
@@ -29,12 +29,12 @@ def strongest(groups: Groups, scores: Scores, widths: Mapping[str, int]) -> Shap
     return groups.shape(kept)
 
 
-def by_ratio(groups: Groups, budget: Budget, scores: Scores) -> Shape:
+def by_ratio(groups: ChannelGroups, budget: Budget, scores: Scores) -> Shape:
     """The same share of every layer's channels, so that the budget holds.
 
     >>> from transformable import Space, models
     >>> space = Space.trace(models.build("resnet20"), (3, 32, 32))
-    >>> groups, budget = Groups(space), Budget.of(0.5, space)
+    >>> groups, budget = ChannelGroups(space), Budget.of(0.5, space)
     >>> import torch
     >>> falling = {head: -torch.arange(size).float() for head, size in groups.sizes.items()}
     >>> shape = by_ratio(groups, budget, falling)
@@ -87,7 +87,7 @@ def _one_ratio(
     return _settled(space, budget, wide, list(sizes), narrower, shape_of)
 
 
-def by_rank(groups: Groups, budget: Budget, scores: Scores) -> Shape:
+def by_rank(groups: ChannelGroups, budget: Budget, scores: Scores) -> Shape:
     """Of all channels of the network the least important ones go, until the budget holds.
 
     Each group keeps its most important channel.
@@ -123,12 +123,12 @@ def by_rank(groups: Groups, budget: Budget, scores: Scores) -> Shape:
     return loosened(groups, budget, scores, shape)
 
 
-def loosened(groups: Groups, budget: Budget, scores: Scores, shape: Shape) -> Shape:
+def loosened(groups: ChannelGroups, budget: Budget, scores: Scores, shape: Shape) -> Shape:
     """Into the band also where one channel of a whole group is more than it.
 
     Single layers then lose a channel that the others of their group keep.
     """
-    for name, head in groups.head.items():
+    for name, head in groups.group_of.items():
         if budget.holds(budget.cost(groups.space, shape)):
             break
         channels = shape.channels[name]

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..tracing import Layer
-from ..tracing.channel_groups import Groups
+from ..tracing.channel_groups import ChannelGroups
 from ._channel_choice import Scores
 
 __all__ = ["filters", "importances", "mean_over", "norms"]
@@ -25,18 +25,18 @@ def importances() -> Any:
     return importance
 
 
-def mean_over(layers: Iterator[tuple[Layer, Any]], groups: Groups, criterion: Any) -> Scores:
+def mean_over(layers: Iterator[tuple[Layer, Any]], groups: ChannelGroups, criterion: Any) -> Scores:
     """The mean of a criterion over the layers that make, or scale, a channel."""
     return groups.mean((layer.outputs, _score(criterion, module)) for layer, module in layers)
 
 
-def filters(model: nn.Module, groups: Groups) -> Iterator[tuple[Layer, Any]]:
+def filters(model: nn.Module, groups: ChannelGroups) -> Iterator[tuple[Layer, Any]]:
     """The convolutions and linear layers that make the channels."""
     for _, layer in groups.makers():
         yield layer, model.get_submodule(layer.name)
 
 
-def norms(model: nn.Module, groups: Groups) -> Iterator[tuple[Layer, Any]]:
+def norms(model: nn.Module, groups: ChannelGroups) -> Iterator[tuple[Layer, Any]]:
     """The batch norms that scale them."""
     for layer in groups.space.layers:
         module = model.get_submodule(layer.name)

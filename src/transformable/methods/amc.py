@@ -26,7 +26,7 @@ from ..runs.progress import Progress
 from ..shape import Shape
 from ..slimming.slim import slim
 from ..tracing import Layer
-from ..tracing.channel_groups import Groups
+from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
 from ..training.evaluate import evaluate
 from ..training.train import own_randomness
@@ -59,7 +59,7 @@ Episode = tuple[float, dict[str, int]]
 
 def amc(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Search for the shares of channels, and keep in each layer the filters of largest L1 norm."""
-    groups = Groups(space)
+    groups = ChannelGroups(space)
     course = Course(groups, budget, l1(model, groups))
     seen = some(context.dataset.train, CALIBRATION, context.session.seed)
     judges = some(context.dataset.validation, IMAGES, context.session.seed)
@@ -85,7 +85,7 @@ def amc(model: nn.Module, space: Space, budget: Budget, context: Context) -> Met
 class Course:
     """What an episode goes through: groups that get a width each, so that the budget holds."""
 
-    def __init__(self, groups: Groups, budget: Budget, scores: Scores) -> None:
+    def __init__(self, groups: ChannelGroups, budget: Budget, scores: Scores) -> None:
         self.groups, self.budget, self.scores = groups, budget, scores
         self.largest = groups.sizes
         share = LOWEST
@@ -190,7 +190,7 @@ def walk(
     return seen, [widths[head] / size for head, size in course.largest.items()], widths
 
 
-def embedding(model: nn.Module, groups: Groups, budget: Budget) -> Tensor:
+def embedding(model: nn.Module, groups: ChannelGroups, budget: Budget) -> Tensor:
     """A row for each group, from 0 to 1: its number, outputs, inputs, height, width, stride and
     kernel (of its first layer), its cost, and that of the groups after it."""
     layouts = groups.space.layouts
@@ -199,7 +199,7 @@ def embedding(model: nn.Module, groups: Groups, budget: Budget) -> Tensor:
     for head, layer in groups.makers():
         first.setdefault(head, layer)
         size = layouts[layer.inputs].size, layouts[layer.outputs].size
-        costs[head] += layer_cost(layer, *size)[0 if budget.metric == "macs" else 1]
+        costs[head] += getattr(layer_cost(layer, *size), budget.metric)
     rows = []
     for number, head in enumerate(groups.sizes):
         layer = first[head]

@@ -27,8 +27,9 @@ from torch import Tensor, nn
 from ..costing.budget import Budget
 from ..shape import Shape
 from ..slimming.slim import slim
-from ..tracing import Layer, kept
-from ..tracing.channel_groups import Groups
+from ..slimming.sort_channels import importance
+from ..tracing import kept_channels
+from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
 from ..training.evaluate import evaluate
 from ..training.train import Objective, cross_entropy, own_randomness
@@ -36,7 +37,7 @@ from ._calibration import recalibrate, some
 from ._channel_choice import Scores, by_ratio, loosened, strongest
 from .interface import Context, MethodResult
 
-__all__ = ["answers", "autoslim", "greedy", "sandwich", "worth"]
+__all__ = ["answers", "autoslim", "greedy", "sandwich"]
 
 RANDOM = 2
 """Random networks a step."""
@@ -56,8 +57,8 @@ Widths = dict[str, int]
 
 def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Train a slimmable network, then narrow it layer by layer."""
-    groups = Groups(space)
-    ranks = worth(model, groups)
+    groups = ChannelGroups(space)
+    ranks = importance(model, space, groups.mean)
     by_ratio(groups, budget, ranks)  # refuses, before anything is trained, what cannot be met
     network = copy.deepcopy(model)
     context.train(network, objective=sandwich(network, groups, ranks, context))
@@ -86,29 +87,7 @@ def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -
         )
 
 
-def worth(model: nn.Module, groups: Groups) -> Scores:
-    """How much is made of each channel (by norms, or else by filters) times how much is taken."""
-
-    def weights(*kinds: str) -> Iterator[tuple[Layer, Tensor]]:
-        for layer in groups.space.layers:
-            if layer.kind in kinds:
-                weight = getattr(model.get_submodule(layer.name), "weight", None)
-                if isinstance(weight, Tensor):
-                    yield layer, weight.detach().abs().float().cpu()
-
-    matrices = list(weights("conv", "linear"))
-    scales = groups.mean((layer.outputs, w) for layer, w in weights("norm"))
-    filters = groups.mean((layer.outputs, w.flatten(1).sum(1)) for layer, w in matrices)
-    taken = groups.mean(
-        (layer.inputs, w.transpose(0, 1).flatten(1).sum(1)) for layer, w in matrices
-    )
-    return {
-        head: (scales[head] if scales[head].any() else filters[head]) * taken[head]
-        for head in groups.sizes
-    }
-
-
-def sandwich(model: nn.Module, groups: Groups, ranks: Scores, context: Context) -> Objective:
+def sandwich(model: nn.Module, groups: ChannelGroups, ranks: Scores, context: Context) -> Objective:
     """The largest network learns from the labels, the smallest and random ones from its answers.
 
     All are parts of the parameters of `model`, so that is where their gradients go.
@@ -156,7 +135,9 @@ def _parts(model: nn.Module, space: Space, shape: Shape) -> dict[str, Tensor]:
     for layer in space.layers:
         if layer.kind == "constant":
             continue
-        outs, ins = (_index(kept(space.layouts, masks, i)) for i in (layer.outputs, layer.inputs))
+        outs, ins = (
+            _index(kept_channels(space.layouts, masks, i)) for i in (layer.outputs, layer.inputs)
+        )
         for name, whole in model.get_submodule(layer.name).named_parameters(layer.name):
             matrix = layer.kind in ("conv", "linear") and whole.ndim > 1
             parts[name] = whole[outs][:, ins] if matrix else whole[outs]
@@ -169,7 +150,7 @@ def _index(channels: list[int]) -> slice | Tensor:
     return slice(len(channels)) if leading else torch.tensor(channels)
 
 
-def greedy(groups: Groups, budget: Budget, ranks: Scores, score: Score) -> Iterator[Shape]:
+def greedy(groups: ChannelGroups, budget: Budget, ranks: Scores, score: Score) -> Iterator[Shape]:
     """The shapes on the way from the network as it is to the target, each narrower by a step.
 
     Of all steps the one that leaves the best accuracy is taken, or, if several do, the lowest loss.
@@ -197,7 +178,7 @@ def greedy(groups: Groups, budget: Budget, ranks: Scores, score: Score) -> Itera
 
 
 def _steps(
-    groups: Groups, budget: Budget, widths: Widths, cost: Callable[[Widths], int]
+    groups: ChannelGroups, budget: Budget, widths: Widths, cost: Callable[[Widths], int]
 ) -> list[Widths]:
     """One group to its next candidate; or, if all these jump over the band, as far as the target.
 

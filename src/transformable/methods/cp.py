@@ -26,9 +26,8 @@ from ..costing.budget import Budget
 from ..seeds import generator
 from ..shape import Shape
 from ..slimming.slim import slim
-from ..tracing import Layer
-from ..tracing import kept as kept_of
-from ..tracing.channel_groups import Groups
+from ..tracing import Layer, kept_channels
+from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
 from ..training.train import own_randomness
 from ._channel_choice import by_ratio, loosened
@@ -52,7 +51,7 @@ Watcher = Callable[[Layer, Any, Tensor], None]
 
 def cp(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Keep the channels that the LASSO keeps, with weights that make up for the others."""
-    groups = Groups(space)
+    groups = ChannelGroups(space)
     leading = {head: -torch.arange(size).float() for head, size in groups.sizes.items()}
     kept = groups.kept(by_ratio(groups, budget, leading))
     widths = {head: len(channels) for head, channels in kept.items()}
@@ -81,7 +80,7 @@ class Pruning:
     """A network on its way: weights at full size, the channels that are left of each group, and the
     slim network of both, on which is seen what the layers are given by now."""
 
-    def __init__(self, model: nn.Module, groups: Groups, context: Context) -> None:
+    def __init__(self, model: nn.Module, groups: ChannelGroups, context: Context) -> None:
         self.groups, self.seed = groups, context.session.seed
         self.picked = {head: list(range(size)) for head, size in groups.sizes.items()}
         self.whole, self.weights = copy.deepcopy(model), copy.deepcopy(model)
@@ -175,7 +174,7 @@ class Pruning:
         """Which inputs and outputs of the layer are left."""
         layouts = self.groups.space.layouts
         masks = self.groups.space.masks(self.shape)
-        ins, outs = (kept_of(layouts, masks, i) for i in (layer.inputs, layer.outputs))
+        ins, outs = (kept_channels(layouts, masks, i) for i in (layer.inputs, layer.outputs))
         return torch.tensor(ins), torch.tensor(outs)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..costing.budget import Budget
 from ..slimming.slim import slim
-from ..tracing.channel_groups import Groups
+from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
 from ._channel_choice import Scores, by_ratio
 from ._criteria import filters
@@ -24,7 +24,7 @@ __all__ = ["distances", "fpgm"]
 
 def fpgm(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Keep the filters that are far from the median."""
-    groups = Groups(space)
+    groups = ChannelGroups(space)
     shape = by_ratio(groups, budget, _scores(model, groups))
     return MethodResult(
         shape=shape, model=slim(model, space, shape), cost=budget.cost(space, shape)
@@ -40,7 +40,7 @@ def distances(points: Tensor) -> Tensor:
     return torch.cdist(points, points).sum(1)
 
 
-def _scores(model: nn.Module, groups: Groups) -> Scores:
+def _scores(model: nn.Module, groups: ChannelGroups) -> Scores:
     return groups.mean(
         (layer.outputs, distances(module.weight.detach().flatten(1).float().cpu()))
         for layer, module in filters(model, groups)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..costing.budget import Budget
 from ..slimming.slim import slim
-from ..tracing.channel_groups import Groups
+from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
 from ..training.train import Objective, cross_entropy
 from ._channel_choice import Scores, by_rank
@@ -28,7 +28,7 @@ PENALTY = 1e-3
 def slimming(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Train with the penalty, and keep the channels with the largest scales."""
     importances()  # before anything is trained
-    groups = Groups(space)
+    groups = ChannelGroups(space)
     if not list(norms(model, groups)):
         raise ValueError("slimming needs batch norms, and this network has none; try pfec")
     net = copy.deepcopy(model)
@@ -37,7 +37,7 @@ def slimming(model: nn.Module, space: Space, budget: Budget, context: Context) -
     return MethodResult(shape=shape, model=slim(net, space, shape), cost=budget.cost(space, shape))
 
 
-def sparse(groups: Groups, label_smoothing: float = 0.0) -> Objective:
+def sparse(groups: ChannelGroups, label_smoothing: float = 0.0) -> Objective:
     """Cross-entropy, and the penalty on the scales."""
     of_labels = cross_entropy(label_smoothing)
 
@@ -50,7 +50,7 @@ def sparse(groups: Groups, label_smoothing: float = 0.0) -> Objective:
     return objective
 
 
-def scales(model: nn.Module, groups: Groups) -> Scores:
+def scales(model: nn.Module, groups: ChannelGroups) -> Scores:
     """The absolute scale of each channel."""
     criterion = importances().BNScaleImportance(normalizer=None)
     found = mean_over(norms(model, groups), groups, criterion)

@@ -9,7 +9,7 @@ from torch import nn
 
 from ..costing.budget import Budget
 from ..slimming.slim import slim
-from ..tracing.channel_groups import Groups
+from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
 from ._channel_choice import Scores, by_ratio
 from ._criteria import filters, importances, mean_over
@@ -20,14 +20,14 @@ __all__ = ["l1", "pfec"]
 
 def pfec(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Keep the filters with the largest L1 norms."""
-    groups = Groups(space)
+    groups = ChannelGroups(space)
     shape = by_ratio(groups, budget, l1(model, groups))
     return MethodResult(
         shape=shape, model=slim(model, space, shape), cost=budget.cost(space, shape)
     )
 
 
-def l1(model: nn.Module, groups: Groups) -> Scores:
+def l1(model: nn.Module, groups: ChannelGroups) -> Scores:
     """The L1 norm of each filter."""
     criterion = importances().MagnitudeImportance(p=1, normalizer=None)
     return mean_over(filters(model, groups), groups, criterion)

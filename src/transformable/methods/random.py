@@ -60,8 +60,8 @@ def draw(space: Space, budget: Budget, generator: torch.Generator) -> Shape:
         if budget.holds(budget.cost(space, shape)):
             return shape
     candidates = {**space.widths, **space.depths}
-    chances = {
+    probabilities = {
         name: torch.randn(len(sizes), generator=generator).softmax(0)
         for name, sizes in candidates.items()
     }
-    return derive(chances, space, budget).shape
+    return derive(probabilities, space, budget).shape

@@ -15,7 +15,7 @@ from torch import nn
 from ..costing.budget import Budget
 from ..shape import Shape
 from ..slimming.slim import slim
-from ..tracing.channel_groups import Groups
+from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
 from ._channel_choice import Scores, by_ratio
 from ._criteria import filters, importances, mean_over
@@ -27,7 +27,7 @@ __all__ = ["l2", "sfp", "zero"]
 def sfp(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Train with soft pruning, then prune."""
     importances()
-    groups = Groups(space)
+    groups = ChannelGroups(space)
     by_ratio(groups, budget, l2(model, groups))  # refuses what cannot be met before it trains
     net = copy.deepcopy(model)
 
@@ -39,14 +39,14 @@ def sfp(model: nn.Module, space: Space, budget: Budget, context: Context) -> Met
     return MethodResult(shape=shape, model=slim(net, space, shape), cost=budget.cost(space, shape))
 
 
-def l2(model: nn.Module, groups: Groups) -> Scores:
+def l2(model: nn.Module, groups: ChannelGroups) -> Scores:
     """The squared L2 norm of each filter."""
     criterion = importances().MagnitudeImportance(p=2, normalizer=None)
     return mean_over(filters(model, groups), groups, criterion)
 
 
 @torch.no_grad()
-def zero(model: nn.Module, groups: Groups, shape: Shape) -> None:
+def zero(model: nn.Module, groups: ChannelGroups, shape: Shape) -> None:
     """Set the filters to zero that a shape does not keep."""
     kept = groups.kept(shape)
     for head, layer in groups.makers():

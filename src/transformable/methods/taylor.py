@@ -22,7 +22,7 @@ from ..costing.budget import Budget
 from ..shape import Shape
 from ..slimming.slim import slim
 from ..tracing import Layer
-from ..tracing.channel_groups import Groups
+from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
 from ._channel_choice import by_rank, loosened
 from .interface import Context, MethodResult
@@ -36,7 +36,7 @@ MEMORY = 0.1
 def taylor(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Train, and close the gates that the loss would miss least."""
     net = copy.deepcopy(model).to(context.session.fabric.device)
-    gates = Gates(net, Groups(space))
+    gates = Gates(net, ChannelGroups(space))
     full, rounds = budget.cost(space, space.full), context.searching.epochs
 
     def close(_: nn.Module) -> None:
@@ -58,7 +58,7 @@ class Gates:
     Both are buffers of the layers that they stand behind, so that a checkpoint has them.
     """
 
-    def __init__(self, model: nn.Module, groups: Groups) -> None:
+    def __init__(self, model: nn.Module, groups: ChannelGroups) -> None:
         self.groups = groups
         self._modules = list(_gated(model, groups))
         self._hooks = []
@@ -107,7 +107,7 @@ class Gates:
                 delattr(module, name)
 
 
-def _gated(model: nn.Module, groups: Groups) -> Iterator[tuple[Layer, Any]]:
+def _gated(model: nn.Module, groups: ChannelGroups) -> Iterator[tuple[Layer, Any]]:
     """The norms, and the layers that have none behind them."""
     layers = [layer for layer in groups.space.layers if layer.kind == "norm"]
     pairs = [(layer, model.get_submodule(layer.name)) for layer in layers]

@@ -1,22 +1,27 @@
-"""From distributions to a shape: the most probable one that the budget allows."""
+"""From probabilities to a shape: the most probable one inside the band of a budget."""
 
+import random
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from ..costing.budget import Budget
-from ..costing.expected_cost import Chances
+from ..costing.expected_cost import Probabilities
 from ..shape import Shape
 from ..tracing.space import Space
 from .integer_program import most_probable
 
 __all__ = ["Derived", "check_possible", "derive"]
 
+PATHS = 8
+
 
 @dataclass(frozen=True, kw_only=True)
 class Derived:
-    """A shape, and how probable it is beside the most probable one of all."""
+    """A shape, and how probable it is in comparison with the most probable one."""
 
     shape: Shape
     cost: int
@@ -28,59 +33,83 @@ class Derived:
 
 
 def check_possible(space: Space, budget: Budget) -> None:
-    """A ValueError if no shape at all is inside the band."""
-    candidates = {**space.widths, **space.depths}
-    even = {name: torch.full((len(sizes),), 1 / len(sizes)) for name, sizes in candidates.items()}
+    """Raise a ValueError if no shape is inside the band.
+
+    The integer program is solved only if a few quick attempts find no such shape.
+    """
+    if any(budget.holds(budget.cost(space, shape)) for shape in _near_target(space, budget)):
+        return
+    uniform = {n: torch.full((len(c),), 1 / len(c)) for n, c in space.candidates.items()}
     try:
-        derive(even, space, budget)
+        derive(uniform, space, budget)
     except ValueError as error:
-        raise ValueError(f"{error}; {_nearest(even, space, budget)}") from None
+        raise ValueError(f"{error}; {_nearest_cost(uniform, space, budget)}") from None
 
 
-def _nearest(even: Chances, space: Space, budget: Budget) -> str:
-    """In words, a cost that is possible, from ever wider bands."""
+def _near_target(space: Space, budget: Budget) -> Iterator[Shape]:
+    """Shapes near the target, by bisection on paths from the smallest to the largest shape.
+
+    A path takes one layer or stage at a time to its next candidate: on the first path all in turn,
+    on the others in random order.
+    """
+    steps = sorted(
+        (i / len(c), name) for name, c in space.candidates.items() for i in range(1, len(c))
+    )
+    path = [name for _, name in steps]
+    generator = random.Random(0)
+    for _ in range(PATHS):
+        low, high = 0, len(path)
+        while low <= high:
+            middle = (low + high) // 2
+            taken = Counter(path[:middle])
+            shape = space.shape_at({name: taken[name] for name in space.candidates})
+            yield shape
+            if budget.cost(space, shape) < budget.value:
+                low = middle + 1
+            else:
+                high = middle - 1
+        generator.shuffle(path)
+
+
+def _nearest_cost(uniform: Probabilities, space: Space, budget: Budget) -> str:
+    """A cost that is possible, found in wider and wider bands, as the end of a message."""
     for times in (2, 4, 8, 16):
         low, high = (budget.value + times * (e - budget.value) for e in (budget.low, budget.high))
         try:
             wide = replace(budget, low=int(low), high=int(high))
-            return f"one with {derive(even, space, wide).cost:,} is near"
+            return f"one with {derive(uniform, space, wide).cost:,} is near"
         except ValueError:
             continue
     return "none is near"
 
 
-def derive(chances: Chances, space: Space, budget: Budget) -> Derived:
-    """The most probable shape inside the band; a ValueError if there is none.
+def derive(probabilities: Probabilities, space: Space, budget: Budget) -> Derived:
+    """The most probable shape inside the band; raises a ValueError if there is none.
 
     >>> import torch
     >>> from transformable import models
     >>> space = Space.trace(models.build("resnet20"), (3, 32, 32))
-    >>> candidates = {**space.widths, **space.depths}
-    >>> likes_it_wide = {n: torch.arange(len(c)).float().softmax(0) for n, c in candidates.items()}
-    >>> found = derive(likes_it_wide, space, Budget.of(0.5, space))
+    >>> sizes = space.candidates
+    >>> prefers_wide = {name: torch.arange(len(sizes[name])).float().softmax(0) for name in sizes}
+    >>> found = derive(prefers_wide, space, Budget.of(0.5, space))
     >>> found.how, 0.475 <= found.cost / 40_813_194 <= 0.525
     ('constrained', True)
     """
-    # a probability of 0 is one that was rounded
+    # a probability of 0 is a rounded one
     logs = {
         name: np.log(np.maximum(p.detach().cpu().double().numpy(), 1e-30))
-        for name, p in chances.items()
+        for name, p in probabilities.items()
     }
-    top = {name: int(values.argmax()) for name, values in logs.items()}
-    found: dict[str, int] | None = top
-    if not budget.holds(budget.cost(space, space.at(top))):
+    argmax = {name: int(values.argmax()) for name, values in logs.items()}
+    found = argmax
+    if not budget.holds(budget.cost(space, space.shape_at(argmax))):
         found = most_probable(logs, space, budget)
-    if found is None:
-        raise ValueError(
-            f"no shape of this network has {budget.low:,} to {budget.high:,} {budget.metric}; "
-            "use a larger tolerance or more candidates"
-        )
-    shape = space.at(found)
-    value, best = (sum(float(logs[n][i]) for n, i in at.items()) for at in (found, top))
+    shape = space.shape_at(found)
+    value, best = (sum(float(logs[n][i]) for n, i in at.items()) for at in (found, argmax))
     return Derived(
         shape=shape,
         cost=budget.cost(space, shape),
-        how="argmax" if found is top else "constrained",
+        how="argmax" if found is argmax else "constrained",
         log_probability=value,
         given_up=best - value,
     )

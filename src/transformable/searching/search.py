@@ -94,9 +94,9 @@ def search(
                 progress.advance(state.step)
                 progress.note(_words(row, budget))
                 saver.after_step(state, log.settle)
-            log.close_epoch(net.chances())
+            log.close_epoch(net.probabilities())
             saver.save_epoch(state)
-    chances = {name: p.detach().cpu() for name, p in net.chances().items()}
+    chances = {name: p.detach().cpu() for name, p in net.probabilities().items()}
     return Searched(
         derived=derive(chances, space, budget),
         budget=budget,

@@ -10,7 +10,7 @@ from torch import fx, nn
 
 from ..layers import PaddedAdd, initialise
 from ..shape import Shape
-from ..tracing import Join, Layer, bits, inside, kept
+from ..tracing import Layer, ResidualAdd, inside, kept_channels, set_bits
 from ..tracing.space import Space
 
 __all__ = ["check_same_network", "resize", "revive_dropout", "slim"]
@@ -21,9 +21,9 @@ def slim(
 ) -> nn.Module:
     """The network at this shape, with the weights of `model` ("copy") or new ones ("fresh").
 
-    The result has the class of the network, unless an add in the middle of a forward would have to
-    pad or project one of its sides: then it is a `torch.fx.GraphModule`. The names in its state
-    dict are those of the network in both cases.
+    The result has the class of the network, unless an add inside a `forward` has to pad or project
+    an operand: then it is a `torch.fx.GraphModule`. The names in its state dict are those of the
+    network in both cases.
 
     >>> from transformable import Space, models
     >>> net = models.build("resnet20")
@@ -46,13 +46,13 @@ def slim(
 
 
 def check_same_network(model: nn.Module, space: Space) -> None:
-    """Refuse a network that is not the one that was traced."""
+    """Raise a ValueError if the network is not the one that was traced."""
     state = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     for name in (*space.state, *state):
         if state.get(name) != space.state.get(name):
-            here, there = (_describe(sizes.get(name)) for sizes in (state, space.state))
+            here, traced = (_describe(sizes.get(name)) for sizes in (state, space.state))
             raise ValueError(
-                f"the network is not the one that was traced: {name!r} is {here}, not {there}"
+                f"the network is not the one that was traced: {name!r} is {here}, not {traced}"
             )
 
 
@@ -63,28 +63,30 @@ def _describe(size: tuple[int, ...] | None) -> str:
 def _reshape(small: nn.Module, space: Space, shape: Shape) -> nn.Module:
     masks = space.masks(shape)
     for layer in space.layers:
-        if layer.kind != "constant" and space.alive(layer, shape):
-            outs, ins = (kept(space.layouts, masks, i) for i in (layer.outputs, layer.inputs))
+        if layer.kind != "constant" and space.keeps(layer, shape):
+            outs, ins = (
+                kept_channels(space.layouts, masks, i) for i in (layer.outputs, layer.inputs)
+            )
             resize(small.get_submodule(layer.name), layer, outs, ins)
-            if not layer.derived:
+            if layer.original_only:
                 small.set_submodule(layer.name, nn.Identity())
-    uneven = [join for join in space.joins if space.alive(join, shape) and _uneven(join, masks)]
-    if all(join.place for join in uneven) and not isinstance(small, fx.GraphModule):
-        for join in uneven:
-            small.set_submodule(str(join.place), _evener(join, space, masks, small))
+    unequal = [add for add in space.adds if space.keeps(add, shape) and _is_unequal(add, masks)]
+    if all(add.module for add in unequal) and not isinstance(small, fx.GraphModule):
+        for add in unequal:
+            small.set_submodule(str(add.module), _alignment(add, space, masks, small))
         _drop_blocks(small, space, shape)
         return small
-    return _as_graph(small, space, shape, uneven, masks)
+    return _as_graph(small, space, shape, unequal, masks)
 
 
-def _uneven(join: Join, masks: Sequence[int]) -> bool:
-    # a PaddedAdd, in a network that was slimmed before, always has to be made anew
-    made = join.node.op == "call_module"
-    return made or len({masks[i] for i in (*join.operands, join.outputs)}) > 1
+def _is_unequal(add: ResidualAdd, masks: Sequence[int]) -> bool:
+    # the PaddedAdd of a network that was slimmed before always has to be replaced
+    is_padded_add = add.node.op == "call_module"
+    return is_padded_add or len({masks[i] for i in (*add.operands, add.outputs)}) > 1
 
 
 def resize(module: Any, layer: Layer, outs: list[int], ins: list[int]) -> None:
-    """Keep the given channels of a layer; -1 is a new one."""
+    """Give a layer these output and input channels of its own, in this order; -1 is a new one."""
     _set_sizes(module, layer.kind, len(outs), len(ins))
     matrix = layer.kind in ("conv", "linear")
     old = dict(module.named_parameters()) | dict(module.named_buffers())
@@ -96,15 +98,14 @@ def resize(module: Any, layer: Layer, outs: list[int], ins: list[int]) -> None:
         setattr(module, name, nn.Parameter(value, tensor.requires_grad) if parameter else value)
     if -1 in outs or -1 in ins:
         initialise(module)
-    rows, from_rows = _pairs(outs)
-    columns, from_columns = _pairs(ins)
+    rows, old_rows = _old_channels(outs)
+    columns, old_columns = _old_channels(ins)
     with torch.no_grad():
         for name, tensor in old.items():
             if matrix and tensor.ndim > 1:
-                picked = tensor[from_rows][:, from_columns]
-                getattr(module, name)[rows[:, None], columns] = picked
+                getattr(module, name)[rows[:, None], columns] = tensor[old_rows][:, old_columns]
             else:
-                getattr(module, name)[rows] = tensor[from_rows]
+                getattr(module, name)[rows] = tensor[old_rows]
 
 
 def _set_sizes(module: Any, kind: str, outs: int, ins: int) -> None:
@@ -120,29 +121,31 @@ def _set_sizes(module: Any, kind: str, outs: int, ins: int) -> None:
         module.num_features = outs
 
 
-def _pairs(channels: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Where the old channels go, and which they are."""
+def _old_channels(channels: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    """The new and the old index of each channel that is not new."""
     pairs = torch.tensor([(i, n) for i, n in enumerate(channels) if n >= 0])
     return pairs[:, 0], pairs[:, 1]
 
 
-def _evener(join: Join, space: Space, masks: Sequence[int], like: nn.Module) -> nn.Module:
-    """What makes the two sides fit: the projection of the shortcut, or an add that pads."""
+def _alignment(add: ResidualAdd, space: Space, masks: Sequence[int], like: nn.Module) -> nn.Module:
+    """The module that aligns the operands: a projection of the shortcut, or an add that pads."""
     parameter = next(like.parameters())
-    if join.shortcut is not None:
-        module: nn.Module = _projection(join, space, masks)
+    if add.shortcut is not None:
+        module: nn.Module = _projection(add, space, masks)
     else:
-        total = bits(masks[join.outputs])
-        place = {position: i for i, position in enumerate(total)}
-        positions = [[place[p] for p in bits(masks[part])] for part in join.parts]
+        total = set_bits(masks[add.outputs])
+        new_index = {position: i for i, position in enumerate(total)}
+        positions = [[new_index[p] for p in set_bits(masks[part])] for part in add.parts]
         module = PaddedAdd(len(total), positions)
     return module.to(parameter.device, parameter.dtype).train(like.training)
 
 
-def _projection(join: Join, space: Space, masks: Sequence[int]) -> nn.Sequential:
-    """Starts by passing on the channels that both sides have, so that nothing learnt is lost."""
-    layer, *norm = join.projection
-    ins, outs = (torch.tensor(kept(space.layouts, masks, i)) for i in (layer.inputs, layer.outputs))
+def _projection(add: ResidualAdd, space: Space, masks: Sequence[int]) -> nn.Sequential:
+    """A projection that starts as the identity on the channels that both sides have."""
+    layer, *norm = add.projection
+    ins, outs = (
+        torch.tensor(kept_channels(space.layouts, masks, i)) for i in (layer.inputs, layer.outputs)
+    )
     conv = nn.Conv2d(len(ins), len(outs), 1, bias=False)
     with torch.no_grad():
         same = (outs[:, None] == ins) & (ins >= 0)
@@ -158,19 +161,23 @@ def _drop_blocks(small: nn.Module, space: Space, shape: Shape) -> None:
             if isinstance(container, nn.Sequential):
                 del container._modules[child]
             else:
-                # a forward of the user's own may still go through the list by number
+                # a user's forward may still iterate over the list by index
                 container._modules[child] = nn.Identity()
 
 
 def _as_graph(
-    small: nn.Module, space: Space, shape: Shape, uneven: Sequence[Join], masks: Sequence[int]
+    small: nn.Module,
+    space: Space,
+    shape: Shape,
+    unequal: Sequence[ResidualAdd],
+    masks: Sequence[int],
 ) -> fx.GraphModule:
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     graph.output(graph.graph_copy(space.graph, copies))
-    for join in uneven:
-        _add_submodule(small, _name(join), _evener(join, space, masks, small))
-        _rewire(graph, join, copies)
+    for add in unequal:
+        _add_submodule(small, _name(add), _alignment(add, space, masks, small))
+        _rewire(graph, add, copies)
     dropped: set[str] = set()
     for name, depth in shape.depths.items():
         stage = space.stages[name]
@@ -186,7 +193,7 @@ def _as_graph(
 
 
 def revive_dropout(network: nn.Module, graph: fx.Graph) -> None:
-    """F.dropout(x, training=self.training) was recorded as it is in evaluation: off for ever."""
+    """Replace F.dropout(x, training=self.training), which was traced as off, by a module."""
     kinds: dict[Any, type[nn.Module]] = {
         F.dropout: nn.Dropout,
         F.dropout2d: nn.Dropout2d,
@@ -204,31 +211,29 @@ def revive_dropout(network: nn.Module, graph: fx.Graph) -> None:
             graph.erase_node(node)
 
 
-def _rewire(graph: fx.Graph, join: Join, copies: dict[fx.Node, fx.Node]) -> None:
-    name, node = _name(join), copies[join.node]
-    sources = [copies[source] for source in join.sources]
+def _rewire(graph: fx.Graph, add: ResidualAdd, copies: dict[fx.Node, fx.Node]) -> None:
+    name, node = _name(add), copies[add.node]
+    sources = [copies[source] for source in add.sources]
     with graph.inserting_before(node):
-        if join.shortcut is None:
+        if add.shortcut is None:
             call = graph.call_module(name, tuple(sources))
             call.meta = dict(node.meta)
             node.replace_all_uses_with(call)
             graph.erase_node(node)
-            copies[join.node] = call
+            copies[add.node] = call
             return
-        shortcut = sources[join.shortcut]
-        call = shortcut.all_input_nodes[0] if join.place else shortcut
-        for i in range(len(join.projection)):
+        shortcut = sources[add.shortcut]
+        call = shortcut.all_input_nodes[0] if add.module else shortcut
+        for i in range(len(add.projection)):
             call = graph.call_module(f"{name}.{i}", (call,))
             call.meta = dict(node.meta)
         node.replace_input_with(shortcut, call)
 
 
-def _name(join: Join) -> str:
-    if join.place:
-        return join.place
-    return (
-        join.projection[0].name.removesuffix(".0") if join.projection else f"adds.{join.node.name}"
-    )
+def _name(add: ResidualAdd) -> str:
+    if add.projection:
+        return add.projection[0].name.removesuffix(".0")
+    return add.module or f"adds.{add.node.name}"
 
 
 def _add_submodule(network: nn.Module, name: str, module: nn.Module) -> None:

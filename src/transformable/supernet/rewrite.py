@@ -10,7 +10,7 @@ from torch import Tensor, fx, nn
 
 from ..shape import Shape
 from ..slimming.slim import revive_dropout, slim
-from ..tracing import Fixed, Last, Layer, Own, Union, evaluate
+from ..tracing import FixedWidth, Layer, LayerOutput, StageOutput, Union, channel_masks
 from ..tracing.space import Space
 from .fuse_relus import fuse_relus
 from .mixed_layer import Mixed, keep_alive
@@ -66,13 +66,13 @@ class Twin:
         depths of each stage that are in the mix."""
         layouts = [
             Union(layout.size, tuple(layout.parts[depth - 1] for depth in depths[layout.stage]))
-            if isinstance(layout, Last)
+            if isinstance(layout, StageOutput)
             else layout
             for layout in self.layouts
         ]
         full = self.space.full.widths
         all_widths = {n: widths.get(self.shares.get(n, n), full[n]) for n in full}
-        return evaluate(layouts, Shape(all_widths))
+        return channel_masks(layouts, Shape(all_widths))
 
     def _rewrite(self, network: nn.Module, space: Space) -> fx.GraphModule:
         graph = fx.Graph()
@@ -107,7 +107,7 @@ class Twin:
         """The choice of the space that a layer of the twin follows; the two are traced apart, and
         a projected add ties layers that a padded one does not."""
         layout = self.layouts[index]
-        if not isinstance(layout, Own):
+        if not isinstance(layout, LayerOutput):
             return None
         choice = self.shares.get(layout.layer, layout.layer)
         return choice if choice in self.searched else None
@@ -137,7 +137,7 @@ class Twin:
 
     def _revives(self, node: fx.Node, layer: Layer | None) -> bool:
         """Whether channels that are zero come out of this node as something else."""
-        if isinstance(self.layouts[self.space.layout_of[node]], Fixed):
+        if isinstance(self.layouts[self.space.layout_of[node]], FixedWidth):
             return False
         if layer:
             # a layer that follows a layout, a norm that is not behind its convolution
@@ -179,7 +179,7 @@ class Twin:
         ends = self.space.stages[name].ends
         last = self.space.layouts[self.space.layout_of[ends[-1]]]
         layout = self.space.layout_of[ends[-1]]
-        parts = last.parts if isinstance(last, Last) else (layout,) * len(ends)
+        parts = last.parts if isinstance(last, StageOutput) else (layout,) * len(ends)
         self.ends[name] = [parts[depth - 1] for depth in depths]
         self.sizes[name] = last.size
         with graph.inserting_before(copies[ends[depths[0] - 1]].next):

@@ -139,7 +139,7 @@ class SuperNet(nn.Module):
         """Everything else."""
         return [p for p in self.parameters() if p is not self.alpha and p is not self.beta]
 
-    def chances(self) -> dict[str, Tensor]:
+    def probabilities(self) -> dict[str, Tensor]:
         """The probabilities of the candidates of each layer and stage, in 64 bits."""
         tables = zip(self._logits(), (self.space.widths, self.space.depths), strict=True)
         return {
@@ -152,17 +152,17 @@ class SuperNet(nn.Module):
 
     def expected_macs(self) -> Tensor:
         """The mean MACs over all shapes; differentiable."""
-        return self.expectation.macs(self.chances())
+        return self.expectation.macs(self.probabilities())
 
     def expected_params(self) -> Tensor:
         """The mean number of parameters over all shapes; differentiable."""
-        return self.expectation.params(self.chances())
+        return self.expectation.params(self.probabilities())
 
     def argmax(self) -> Shape:
         """The shape of the largest probabilities."""
         best = (logits.argmax(1).tolist() for logits in self._logits())
         names = (self.space.widths, self.space.depths)
-        return self.space.at(
+        return self.space.shape_at(
             {
                 n: i
                 for rows, at in zip(names, best, strict=True)

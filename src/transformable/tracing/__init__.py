@@ -1,41 +1,41 @@
-"""Reading a network: its graph, its stages, and the layout of every tensor in it."""
+"""From a network to its Space: its graph, its stages, and the layout of every tensor."""
 
 from .layouts import (
     Concat,
-    Fixed,
-    Last,
+    FixedWidth,
+    Flattened,
+    LayerOutput,
     Layout,
-    Own,
-    Place,
-    Repeat,
+    Placed,
+    StageOutput,
     Union,
-    bits,
-    evaluate,
-    kept,
-    placed,
+    channel_masks,
+    kept_channels,
+    placed_mask,
+    set_bits,
 )
 from .network_graph import Stage, inside
-from .read_network import OUTPUT, read
-from .reader import Block, Join, Layer
+from .read_network import OUTPUT, read_network
+from .reader import Block, Layer, ResidualAdd
 
 __all__ = [
     "OUTPUT",
     "Block",
     "Concat",
-    "Fixed",
-    "Join",
-    "Last",
+    "FixedWidth",
+    "Flattened",
     "Layer",
+    "LayerOutput",
     "Layout",
-    "Own",
-    "Place",
-    "Repeat",
+    "Placed",
+    "ResidualAdd",
     "Stage",
+    "StageOutput",
     "Union",
-    "bits",
-    "evaluate",
+    "channel_masks",
     "inside",
-    "kept",
-    "placed",
-    "read",
+    "kept_channels",
+    "placed_mask",
+    "read_network",
+    "set_bits",
 ]

@@ -1,43 +1,47 @@
 """Which channels belong together: layers that are added to each other lose the same ones."""
 
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 
 import torch
 from torch import Tensor
 
 from ..shape import Shape
-from . import Concat, Last, Layer, Own, Place, Repeat, Union
+from . import Concat, Flattened, Layer, LayerOutput, Placed, StageOutput, Union
 from .space import Space
 
-__all__ = ["Channel", "Groups"]
+__all__ = ["Channel", "ChannelGroups"]
 
 Channel = tuple[str, int]
-"""A group, by its first layer, and which of its channels."""
+"""A group, named by its first layer, and the index of one of its channels."""
 
 
-class Groups:
-    """The layers of a space by what they are added to, each group by the first layer in it.
+class ChannelGroups:
+    """The layers of a space, grouped by what they are added to.
+
+    A group is named by its first layer. `movable` are the groups whose channels may be put into
+    another order: a layout that places channels at fixed positions, or an add to something
+    outside of all groups, does not allow that.
 
     >>> from transformable import models
-    >>> groups = Groups(Space.trace(models.build("resnet20"), (3, 32, 32)))
-    >>> groups.sizes["stem.0"], groups.head["stages.0.2.conv2"]
+    >>> groups = ChannelGroups(Space.trace(models.build("resnet20"), (3, 32, 32)))
+    >>> groups.sizes["stem.0"], groups.group_of["stages.0.2.conv2"]
     (16, 'stem.0')
-    >>> len(groups.sizes)
-    12
+    >>> len(groups.sizes), len(groups.movable)
+    (12, 12)
     """
 
     def __init__(self, space: Space) -> None:
         self.space = space
-        self.head = _heads(space)
+        self.group_of, immovable = _find_groups(space)
         self.sizes = {
-            self.head[name]: size
-            for name, size in space.full.widths.items()
-            if self.head[name] == name
+            name: size for name, size in space.full.widths.items() if self.group_of[name] == name
         }
+        self.movable = self.sizes.keys() - immovable
+        self.positions = cache(self._positions)
 
     def channels(self, index: int) -> list[Channel | None]:
-        """For each place in a layout the channel that is there; None where it never changes."""
+        """The channel at each position of a layout; None where it never changes."""
         return self._channels[index]
 
     @cached_property
@@ -46,87 +50,116 @@ class Groups:
         for layout in self.space.layouts:
             row: list[Channel | None] = [None] * layout.size
             match layout:
-                case Own(size, layer):
-                    row = [(self.head[layer], i) for i in range(size)]
-                case Union(_, parts) | Last(_, _, parts):
+                case LayerOutput(size, layer):
+                    row = [(self.group_of[layer], i) for i in range(size)]
+                case Union(_, parts) | StageOutput(_, _, parts):
                     for part in parts:
                         row = [old or new for old, new in zip(row, table[part], strict=True)]
                 case Concat(_, parts):
                     row = [channel for part in parts for channel in table[part]]
-                case Repeat(_, part, times):
+                case Flattened(_, part, times):
                     row = [channel for channel in table[part] for _ in range(times)]
-                case Place(_, part, positions):
+                case Placed(_, part, positions):
                     for position, channel in zip(positions, table[part], strict=True):
                         row[position] = channel
             table.append(row)
         return table
 
+    def _positions(self, index: int) -> dict[str, Tensor]:
+        """The positions in a layout of each movable group, a row for each of its channels."""
+        found: dict[str, list[list[int]]] = {}
+        for position, channel in enumerate(self.channels(index)):
+            if channel is not None and channel[0] in self.movable:
+                group, i = channel
+                found.setdefault(group, [[] for _ in range(self.sizes[group])])[i].append(position)
+        return {group: torch.tensor(rows) for group, rows in found.items()}
+
+    def sum(self, values: Iterable[tuple[int, Tensor]]) -> dict[str, Tensor]:
+        """For each channel of a movable group, the sum of its values.
+
+        `values` are pairs of a layout and a tensor with a value for each of its positions.
+        """
+        sums = {
+            group: torch.zeros(self.sizes[group]) for group in self.sizes if group in self.movable
+        }
+        for index, each in values:
+            for group, positions in self.positions(index).items():
+                sums[group] += each[positions].sum(1)
+        return sums
+
     def mean(self, values: Iterable[tuple[int, Tensor]]) -> dict[str, Tensor]:
-        """Of values that stand at the places of layouts, the mean for each channel (0: no value).
+        """For each channel of a group, the mean of its values (0 if there is none).
 
         >>> from transformable import models
-        >>> groups = Groups(Space.trace(models.build("resnet20"), (3, 32, 32)))
+        >>> groups = ChannelGroups(Space.trace(models.build("resnet20"), (3, 32, 32)))
         >>> index = groups.space.layers[0].outputs  # of the stem
         >>> groups.mean([(index, torch.ones(16)), (index, torch.zeros(16))])["stem.0"][:3]
         tensor([0.5000, 0.5000, 0.5000])
         """
-        sums, counts = ({head: [0.0] * size for head, size in self.sizes.items()} for _ in range(2))
+        sums, counts = ({group: [0.0] * n for group, n in self.sizes.items()} for _ in range(2))
         for index, each in values:
             for channel, value in zip(self.channels(index), each.tolist(), strict=True):
                 if channel is not None:
-                    head, i = channel
-                    sums[head][i] += value
-                    counts[head][i] += 1
+                    group, i = channel
+                    sums[group][i] += value
+                    counts[group][i] += 1
         return {
-            head: torch.tensor(sums[head]) / torch.tensor(counts[head]).clamp(min=1)
-            for head in self.sizes
+            group: torch.tensor(sums[group]) / torch.tensor(counts[group]).clamp(min=1)
+            for group in self.sizes
         }
 
     def makers(self) -> Iterator[tuple[str, Layer]]:
         """The convolutions and linear layers that may change, each with its group."""
         for layer in self.space.layers:
             match self.space.layouts[layer.outputs]:
-                case Own(_, name) if layer.kind in ("conv", "linear"):
-                    yield self.head[name], layer
+                case LayerOutput(_, name) if layer.kind in ("conv", "linear"):
+                    yield self.group_of[name], layer
 
     def kept(self, shape: Shape) -> dict[str, list[int]]:
-        """Of each group the channels that any of its layers keeps."""
-        kept: dict[str, set[int]] = {head: set() for head in self.sizes}
+        """For each group, the channels that any of its layers keeps."""
+        kept: dict[str, set[int]] = {group: set() for group in self.sizes}
         for name, channels in shape.channels.items():
-            kept[self.head[name]].update(channels)
-        return {head: sorted(channels) for head, channels in kept.items()}
+            kept[self.group_of[name]].update(channels)
+        return {group: sorted(channels) for group, channels in kept.items()}
 
     def shape(self, kept: dict[str, list[int]]) -> Shape:
         """The shape that keeps these channels of each group, and all blocks."""
         full = self.space.full
-        chosen = {name: tuple(sorted(kept[self.head[name]])) for name in full.widths}
-        return Shape({name: len(each) for name, each in chosen.items()}, full.depths, chosen)
+        channels = {name: tuple(sorted(kept[self.group_of[name]])) for name in full.widths}
+        return Shape({name: len(each) for name, each in channels.items()}, full.depths, channels)
 
 
-def _heads(space: Space) -> dict[str, str]:
-    head = {name: name for name in space.full.widths}
+def _find_groups(space: Space) -> tuple[dict[str, str], set[str]]:
+    """The group of each layer, and the groups whose channels must not move."""
+    parent = {name: name for name in space.full.widths}
+    order = {name: i for i, name in enumerate(parent)}
+    pinned: list[str] = []
 
     def find(name: str) -> str:
-        return name if head[name] == name else find(head[name])
+        return name if parent[name] == name else find(parent[name])
 
-    def tie(names: list[str | None]) -> str | None:
-        known = list(dict.fromkeys(find(name) for name in names if name is not None))
-        order = list(head)
-        known.sort(key=order.index)
-        head.update(dict.fromkeys(known[1:], known[0]) if known else {})
-        return known[0] if known else None
+    def merge(names: list[str | None]) -> str | None:
+        """Make one group of these layers; None stands for channels of no group."""
+        roots = sorted({find(name) for name in names if name is not None}, key=order.__getitem__)
+        parent.update(dict.fromkeys(roots[1:], roots[0]) if roots else {})
+        if None in names:
+            pinned.extend(roots)
+        return roots[0] if roots else None
 
     owner: list[str | None] = []
     for layout in space.layouts:
         match layout:
-            case Own(_, layer):
+            case LayerOutput(_, layer):
                 owner.append(layer)
-            case Union(_, parts) | Last(_, _, parts):
-                owner.append(tie([owner[part] for part in parts]))
-            case _:
-                # what was moved to other places has other numbers there
+            case Union(_, parts) | StageOutput(_, _, parts):
+                owner.append(merge([owner[part] for part in parts]))
+            case Placed(_, part):
+                # its channels have other indexes there
+                merge([None, owner[part]])
                 owner.append(None)
-    for join in space.joins:
-        if len({space.layouts[part].size for part in join.operands}) == 1:
-            tie([owner[part] for part in join.operands])
-    return {name: find(name) for name in head}
+            case _:
+                owner.append(None)
+    for add in space.adds:
+        if len({space.layouts[part].size for part in add.operands}) == 1:
+            merge([owner[part] for part in add.operands])
+    return {name: find(name) for name in parent}, {find(name) for name in pinned}

@@ -1,8 +1,8 @@
-"""Layouts: which channels of a tensor are there, as a function of the shape.
+"""Layouts: which channels of a tensor exist, as a function of the shape.
 
-The channels of each tensor in the network are described once, symbolically, when it is traced; for
-a given shape a layout is then a bit mask over channel positions, so that a union is an `or`, a
-concatenation a shift and a width a bit count: exact, and quick enough to ask at every step.
+Tracing describes the channels of each tensor once, symbolically. For a given shape a layout is a
+bit mask over channel positions: a union is an `or`, a concatenation a shift, a width a bit count.
+A layout refers to its parts by their index in the list of layouts, where parts come first.
 """
 
 from collections.abc import Sequence
@@ -12,29 +12,30 @@ from ..shape import Shape
 
 __all__ = [
     "Concat",
-    "Fixed",
-    "Last",
+    "FixedWidth",
+    "Flattened",
+    "LayerOutput",
     "Layout",
-    "Own",
-    "Place",
-    "Repeat",
+    "Placed",
+    "StageOutput",
     "Union",
-    "evaluate",
-    "kept",
-    "placed",
+    "channel_masks",
+    "kept_channels",
+    "placed_mask",
+    "set_bits",
 ]
 
 
 @dataclass(frozen=True)
-class Fixed:
+class FixedWidth:
     """All `size` channels, whatever the shape."""
 
     size: int
 
 
 @dataclass(frozen=True)
-class Own:
-    """What a layer makes: as many channels as the shape says, `size` in the network as it is."""
+class LayerOutput:
+    """The output of a layer: `size` channels in the original, the layer's width in a shape."""
 
     size: int
     layer: str
@@ -42,7 +43,7 @@ class Own:
 
 @dataclass(frozen=True)
 class Union:
-    """A padded add: a channel is there if it is in any part."""
+    """The sum of a padded add: it has the channels that any part has."""
 
     size: int
     parts: tuple[int, ...]
@@ -57,8 +58,8 @@ class Concat:
 
 
 @dataclass(frozen=True)
-class Place:
-    """A part whose channels move to `positions`; the other places are zeros, kept if `zeros`."""
+class Placed:
+    """A part whose channels move to `positions`; if `zeros`, the other positions are zeros."""
 
     size: int
     part: int
@@ -67,8 +68,8 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Repeat:
-    """Flattened pixels: every channel of the part `times` over."""
+class Flattened:
+    """Pixels flattened into channels: each channel of the part `times` times."""
 
     size: int
     part: int
@@ -76,98 +77,104 @@ class Repeat:
 
 
 @dataclass(frozen=True)
-class Last:
-    """What leaves a stage: the output of its last kept block."""
+class StageOutput:
+    """The output of a stage, which is that of its last kept block."""
 
     size: int
     stage: str
     parts: tuple[int, ...]
 
 
-Layout = Fixed | Own | Union | Concat | Place | Repeat | Last
+Layout = FixedWidth | LayerOutput | Union | Concat | Placed | Flattened | StageOutput
 
 
-def evaluate(layouts: Sequence[Layout], shape: Shape) -> list[int]:
-    """The mask of each layout; parts stand before what is made of them.
+def channel_masks(layouts: Sequence[Layout], shape: Shape) -> list[int]:
+    """The mask of each layout.
 
-    >>> layouts = [Own(4, "a"), Own(4, "b"), Union(4, (0, 1)), Concat(8, (0, 1))]
-    >>> [f"{mask:b}" for mask in evaluate(layouts, Shape({"a": 1, "b": 3}))]
+    >>> layouts = [LayerOutput(4, "a"), LayerOutput(4, "b"), Union(4, (0, 1)), Concat(8, (0, 1))]
+    >>> [f"{mask:b}" for mask in channel_masks(layouts, Shape({"a": 1, "b": 3}))]
     ['1', '111', '111', '1110001']
     """
     masks: list[int] = []
     for layout in layouts:
         match layout:
-            case Own(_, layer):
-                picked = shape.channels.get(layer)
-                if picked is None:
+            case LayerOutput(_, layer):
+                chosen = shape.channels.get(layer)
+                if chosen is None:
                     mask = (1 << shape.widths[layer]) - 1
                 else:
-                    mask = sum(1 << i for i in picked)
+                    mask = sum(1 << i for i in chosen)
             case Union(_, parts):
                 mask = 0
                 for part in parts:
                     mask |= masks[part]
-            case Last(_, stage, parts):
+            case StageOutput(_, stage, parts):
                 mask = masks[parts[shape.depths[stage] - 1]]
-            case Fixed(size):
+            case FixedWidth(size):
                 mask = (1 << size) - 1
             case Concat(_, parts):
                 mask = offset = 0
                 for part in parts:
                     mask |= masks[part] << offset
                     offset += max(layouts[part].size, masks[part].bit_length())
-            case Place():
-                mask = placed(layout, masks[layout.part])
-            case Repeat(_, part, times):
+            case Placed():
+                mask = placed_mask(layout, masks[layout.part])
+            case Flattened(_, part, times):
                 run = (1 << times) - 1
-                mask = sum(run << (i * times) for i in bits(masks[part]))
+                mask = sum(run << (i * times) for i in set_bits(masks[part]))
         masks.append(mask)
     return masks
 
 
-def placed(place: Place, part: int) -> int:
-    """The mask of a place; new channels come behind the last old one, or behind all kept zeros."""
-    count = len(place.positions)
-    beyond = (place.size if place.zeros else place.positions[-1] + 1) - count
+def placed_mask(layout: Placed, part: int) -> int:
+    """The mask of a placed part with the mask `part`.
+
+    Channels that are new (in a layer wider than the original) come after the last old one, or
+    after all kept zeros.
+    """
+    count = len(layout.positions)
+    beyond = (layout.size if layout.zeros else layout.positions[-1] + 1) - count
     mask = 0
-    for i in bits(part):
-        mask |= 1 << (place.positions[i] if i < count else i + beyond)
-    if place.zeros:
-        mask |= ((1 << place.size) - 1) & ~sum(1 << p for p in place.positions)
+    for i in set_bits(part):
+        mask |= 1 << (layout.positions[i] if i < count else i + beyond)
+    if layout.zeros:
+        mask |= ((1 << layout.size) - 1) & ~sum(1 << p for p in layout.positions)
     return mask
 
 
-def bits(mask: int) -> list[int]:
-    """The positions that are set.
+def set_bits(mask: int) -> list[int]:
+    """The positions of the bits that are 1.
 
-    >>> bits(0b1011)
+    >>> set_bits(0b1011)
     [0, 1, 3]
     """
     return [i for i in range(mask.bit_length()) if mask >> i & 1]
 
 
-def kept(layouts: Sequence[Layout], masks: Sequence[int], index: int) -> list[int]:
-    """For each channel that is there its number in the original tensor, -1 for one that is new.
+def kept_channels(layouts: Sequence[Layout], masks: Sequence[int], index: int) -> list[int]:
+    """The index in the original tensor of each channel that is kept; -1 for a new channel.
 
-    >>> layouts = [Own(2, "a"), Own(2, "b"), Concat(4, (0, 1))]
-    >>> kept(layouts, evaluate(layouts, Shape({"a": 3, "b": 1})), 2)
+    >>> layouts = [LayerOutput(2, "a"), LayerOutput(2, "b"), Concat(4, (0, 1))]
+    >>> kept_channels(layouts, channel_masks(layouts, Shape({"a": 3, "b": 1})), 2)
     [0, 1, -1, 2]
     """
     match layouts[index]:
         case Concat(_, parts):
             numbers, offset = [], 0
             for part in parts:
-                numbers += [n + offset if n >= 0 else n for n in kept(layouts, masks, part)]
+                numbers += [
+                    n + offset if n >= 0 else n for n in kept_channels(layouts, masks, part)
+                ]
                 offset += layouts[part].size
             return numbers
-        case Repeat(_, part, times):
-            inner = kept(layouts, masks, part)
+        case Flattened(_, part, times):
+            inner = kept_channels(layouts, masks, part)
             return [n * times + k if n >= 0 else n for n in inner for k in range(times)]
-        case Place(size, _, positions, True):
-            # in memory the new channels stand before the zeros at the end
-            there = bits(masks[index])
-            new = [-1 for i in there if i >= size]
+        case Placed(size, _, positions, True):
+            # in memory the new channels come before the zeros at the end
+            kept = set_bits(masks[index])
+            new = [-1 for i in kept if i >= size]
             last = positions[-1]
-            return [i for i in there if i <= last] + new + [i for i in there if last < i < size]
+            return [i for i in kept if i <= last] + new + [i for i in kept if last < i < size]
         case layout:
-            return [i if i < layout.size else -1 for i in bits(masks[index])]
+            return [i if i < layout.size else -1 for i in set_bits(masks[index])]

@@ -1,4 +1,4 @@
-"""Reading a network as a torch.fx graph: what calls what, with which sizes, in which blocks."""
+"""The torch.fx graph of a network: its nodes, the shapes of their outputs, its stages."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -18,22 +18,22 @@ __all__ = [
     "find_stages",
     "in_mode",
     "inside",
-    "measure",
     "path_of",
-    "record",
-    "record_training",
+    "run_once",
+    "trace_graph",
+    "trace_in_training",
 ]
 
 
 class Tracer(fx.Tracer):
-    """Follows a network into its blocks; a part that cannot be followed stays one opaque node."""
+    """Traces into all blocks; a module that cannot be traced stays one opaque node."""
 
     def __init__(self) -> None:
         super().__init__()
         self.opaque: dict[str, str] = {}
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        # an empty Sequential is how many networks write an identity shortcut: keep its place
+        # many networks write an identity shortcut as an empty Sequential: keep its node
         empty = isinstance(m, nn.Sequential) and len(m) == 0
         whole = isinstance(m, (PaddedAdd, nn.Conv2d, nn.Linear, nn.BatchNorm2d))
         return (
@@ -47,12 +47,12 @@ class Tracer(fx.Tracer):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        # an attribute of a proxy becomes a node only when it is used: use it now, outside of `m`
+        # an attribute of a proxy becomes a node only when it is used: do that outside of `m`
         fx.node.map_aggregate((args, kwargs), lambda a: a.node if isinstance(a, fx.Proxy) else a)
         before = set(self.graph.nodes)
         try:
             return super().call_module(m, forward, args, kwargs)
-        except Exception as error:  # a user's forward may raise anything when it meets a proxy
+        except Exception as error:  # a user's forward may raise anything when given a proxy
             path = self.path_of_module(m)
             for node in reversed([n for n in self.graph.nodes if n not in before]):
                 self.graph.erase_node(node)
@@ -61,7 +61,7 @@ class Tracer(fx.Tracer):
 
 
 def _has_two_modes(module: nn.Module) -> bool:
-    """Something like stochastic depth: recorded, it would be off for ever."""
+    """Whether it is something like stochastic depth: traced in evaluation, it would stay off."""
     if any(True for _ in module.parameters()) or any(True for _ in module.children()):
         return False
     try:
@@ -72,7 +72,7 @@ def _has_two_modes(module: nn.Module) -> bool:
 
 @contextmanager
 def in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
-    """The network in training or in use, and afterwards each part in the mode it was in."""
+    """The network in training or evaluation mode, and each module back in its mode afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     model.train(training)
     try:
@@ -82,10 +82,10 @@ def in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
             module.training = mode
 
 
-def record(model: nn.Module) -> tuple[fx.Graph, dict[str, str]]:
-    """The graph of the network, and why parts of it could not be followed."""
+def trace_graph(model: nn.Module) -> tuple[fx.Graph, dict[str, str]]:
+    """The graph of the network, and for each module that could not be traced the reason."""
     if isinstance(model, fx.GraphModule):
-        # already recorded; its nodes still know the blocks that they came from
+        # already traced; its nodes still know the blocks that they came from
         graph = fx.Graph()
         values: dict[fx.Node, fx.Node] = {}
         graph.output(graph.graph_copy(model.graph, values))
@@ -102,17 +102,17 @@ def record(model: nn.Module) -> tuple[fx.Graph, dict[str, str]]:
     return graph, tracer.opaque
 
 
-def record_training(model: nn.Module) -> fx.Graph | None:
-    """The graph of the network in training, if it can be followed."""
+def trace_in_training(model: nn.Module) -> fx.Graph | None:
+    """The graph of the network in training mode, if it can be traced."""
     try:
         with in_mode(model, training=True):
             return Tracer().trace(model, _defaults(model))
-    except Exception:  # only a second look
+    except Exception:  # the graph in evaluation mode is enough to go on
         return None
 
 
 def _defaults(model: nn.Module) -> dict[str, Any]:
-    """Arguments that may be left out are: `if mask is not None` then has an answer."""
+    """The default values of arguments, so that `if mask is not None` can be decided."""
     parameters = inspect.signature(model.forward).parameters
     return {
         name: parameter.default
@@ -122,43 +122,43 @@ def _defaults(model: nn.Module) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What running a node gave: the shape of its tensor, the MACs of one image."""
+class NodeOutput:
+    """The shape of the tensor that a node gave, if it gave one, and its MACs for one image."""
 
     shape: torch.Size | None
     macs: int
 
 
-class _Measurer(fx.Interpreter):
+class _Runner(fx.Interpreter):
     def __init__(self, module: fx.GraphModule) -> None:
         super().__init__(module, garbage_collect_values=True)
-        self.found: dict[fx.Node, Measured] = {}
+        self.outputs: dict[fx.Node, NodeOutput] = {}
 
     def run_node(self, n: fx.Node) -> Any:
         with FlopCounterMode(display=False) as counter:
             value = super().run_node(n)
         shape = value.shape if isinstance(value, Tensor) else None
-        # two operations a multiply-accumulate, two images
-        self.found[n] = Measured(shape, counter.get_total_flops() // 4)
+        # two operations per multiply-accumulate, two images
+        self.outputs[n] = NodeOutput(shape, counter.get_total_flops() // 4)
         return value
 
 
-def measure(
+def run_once(
     model: nn.Module, graph: fx.Graph, input_shape: tuple[int, int, int]
-) -> dict[fx.Node, Measured]:
-    """Run the graph once, on two images so that no axis of 1 is the batch."""
+) -> dict[fx.Node, NodeOutput]:
+    """Run the graph on two images, so that the batch cannot be taken for an axis of size 1."""
     parameter = next(model.parameters(), torch.empty(0))
-    measurer = _Measurer(fx.GraphModule(model, graph))
+    runner = _Runner(fx.GraphModule(model, graph))
     try:
         images = torch.zeros(2, *input_shape, dtype=parameter.dtype, device=parameter.device)
         with torch.no_grad():
-            measurer.run(images)
+            runner.run(images)
     except Exception as error:
         reason = str(error).split("\n")[0]
         raise ValueError(
             f"the network does not take an input of {input_shape}: {reason}"
         ) from error
-    return {node: measurer.found[node] for node in graph.nodes}
+    return runner.outputs
 
 
 def path_of(node: fx.Node) -> str:
@@ -174,7 +174,7 @@ def inside(node: fx.Node, path: str) -> bool:
 
 @dataclass(frozen=True)
 class Stage:
-    """A container of blocks in a row: the modules and the node that each ends with."""
+    """A container of blocks in sequence: the path of each block, and the node it ends with."""
 
     name: str
     blocks: tuple[str, ...]
@@ -182,15 +182,15 @@ class Stage:
 
 
 def find_stages(
-    model: nn.Module, graph: fx.Graph, found: Mapping[fx.Node, Measured]
+    model: nn.Module, graph: fx.Graph, outputs: Mapping[fx.Node, NodeOutput]
 ) -> dict[str, Stage]:
-    """The containers of two or more blocks of which all but the first keep the shape."""
+    """The containers of two or more blocks of which all but the first keep the tensor shape."""
     stages: dict[str, Stage] = {}
-    # inner containers first: of nested ones the finer is the stage
+    # inner containers first: of nested ones the innermost is the stage
     for name, module in reversed(list(model.named_modules())):
         if any(other.startswith(f"{name}.") or not name for other in stages):
             continue
-        stage = _stage(name, module, graph, found)
+        stage = _stage(name, module, graph, outputs)
         if stage is not None:
             stages[name] = stage
     order = {node: i for i, node in enumerate(graph.nodes)}
@@ -198,7 +198,7 @@ def find_stages(
 
 
 def _stage(
-    name: str, module: nn.Module, graph: fx.Graph, found: Mapping[fx.Node, Measured]
+    name: str, module: nn.Module, graph: fx.Graph, outputs: Mapping[fx.Node, NodeOutput]
 ) -> Stage | None:
     children = dict(module.named_children())
     if len(children) < 2 or not all(child.isdigit() for child in children):
@@ -219,7 +219,7 @@ def _stage(
             [source] = sources
             if source is not ends[-1] or any(not inside(user, path) for user in source.users):
                 return None
-            if found[source].shape != found[ends_here[0]].shape:
+            if outputs[source].shape != outputs[ends_here[0]].shape:
                 return None
         blocks.append(path)
         ends.append(ends_here[0])
@@ -231,7 +231,7 @@ def _called_twice(nodes: list[fx.Node]) -> bool:
 
 
 def block_of(stages: Mapping[str, Stage], path: str) -> tuple[str, int] | None:
-    """The stage and the number of the block that a module or parameter lies in."""
+    """The stage and the index of the block that contains a module or parameter."""
     for stage in stages.values():
         for i, block in enumerate(stage.blocks):
             if f"{path}.".startswith(f"{block}."):

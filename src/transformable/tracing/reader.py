@@ -1,4 +1,4 @@
-"""The state of reading a network: what is known so far of each tensor in it."""
+"""The state of reading a network: what is known so far about each tensor in it."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,25 +9,26 @@ from typing import Any
 
 from torch import fx, nn
 
-from .layouts import Fixed, Layout, Own
-from .network_graph import block_of, find_stages, in_mode, measure, path_of, record
-from .width_ties import Ties
+from .layouts import FixedWidth, LayerOutput, Layout
+from .network_graph import block_of, find_stages, in_mode, path_of, run_once, trace_graph
+from .width_ties import WidthTies
 
-__all__ = ["Block", "Join", "Layer", "Reading"]
+__all__ = ["Block", "Layer", "NetworkReader", "ResidualAdd"]
 
 Block = tuple[str, int] | None
+"""A stage and the index of a block in it; None outside of all stages."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """A module with parameters, and the layouts of what goes in and comes out.
+    """A module with parameters, and the layouts of its input and output.
 
-    One that cannot change is `constant`, with the MACs and parameters that it was seen to have.
-    One that is not `derived` is only in the network as it is, never in one made from it.
+    A module that cannot change is `constant`, with its measured MACs and parameters. A layer that
+    is `original_only` is in the original network but in no network derived from it.
     """
 
     name: str
-    kind: str  # conv, depthwise, linear, norm or constant
+    kind: str  # conv, depthwise conv, linear, norm or constant
     inputs: int
     outputs: int
     kernel: tuple[int, ...] = (1, 1)
@@ -35,7 +36,7 @@ class Layer:
     bias: bool = False
     affine: bool = True
     block: Block = None
-    derived: bool = True
+    original_only: bool = False
     macs: int = 0
     params: int = 0
     order: int = 0
@@ -50,13 +51,13 @@ class Layer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Join:
-    """An add of tensors whose widths may come to differ.
+class ResidualAdd:
+    """An add of tensors whose widths may differ in a shape.
 
-    `operands` are the layouts of what is added; `parts` are the same without the zeros that a
-    padding put there, to be read at `sources`. If one of the operands is the `shortcut`, the layers
-    of the `projection` give it the layout of the other; else the sum is as wide as all of them
-    together. `place` is a module that can be swapped to do either.
+    `operands` are the layouts of the tensors added; `parts` are the same without the zeros of the
+    network's own padding, and `sources` the nodes that give them. If `shortcut` is the index of an
+    operand, the layers of the `projection` give it the layout of the other; else the sum is padded
+    to the union of the parts. `module` is the path of a module that can be replaced to do so.
     """
 
     node: fx.Node
@@ -64,28 +65,32 @@ class Join:
     operands: tuple[int, ...]
     parts: tuple[int, ...]
     outputs: int
-    place: str | None
+    module: str | None
     block: Block
     shortcut: int | None = None
     projection: tuple[Layer, ...] = ()
 
 
-class Reading:
-    """A network, its graph, and the layouts found so far."""
+class NetworkReader:
+    """A network, its graph, and the layouts found so far.
+
+    `layout` gives the layout of each node, `maker` the node of each layer with a width of its own,
+    `depth` how many such layers come before a node, `fixed` why a module keeps its size.
+    """
 
     def __init__(self, model: nn.Module, input_shape: tuple[int, int, int], residual: str) -> None:
         self.model = model
         self.residual = residual
         self.modules = dict(model.named_modules())
         with in_mode(model, training=False):
-            self.graph, self.opaque = record(model)
-            self.found = measure(model, self.graph, input_shape)
-        self.stages = find_stages(model, self.graph, self.found)
+            self.graph, self.opaque = trace_graph(model)
+            self.outputs = run_once(model, self.graph, input_shape)
+        self.stages = find_stages(model, self.graph, self.outputs)
         self.layouts: list[Layout] = []
-        self.ties = Ties(self.layouts)
+        self.ties = WidthTies(self.layouts)
         self.layout: dict[fx.Node, int] = {}
         self.layers: dict[str, Layer] = {}
-        self.joins: list[Join] = []
+        self.adds: list[ResidualAdd] = []
         self.maker: dict[str, fx.Node] = {}
         self.fixed: dict[str, str] = {}
         self.ancestors: dict[fx.Node, set[fx.Node]] = {}
@@ -95,7 +100,7 @@ class Reading:
         self.counted: set[nn.Parameter] = set()
 
     def _shared_parameters(self) -> set[nn.Parameter]:
-        """Those of modules that are called more than once, or that two modules have in common."""
+        """The parameters of modules that are called more than once, or that two modules share."""
         calls = [n for n in self.graph.nodes if n.op == "call_module"]
         owners: Counter[nn.Parameter] = Counter()
         for node in calls:
@@ -103,12 +108,13 @@ class Reading:
         return {parameter for parameter, count in owners.items() if count > 1}
 
     def origins(self, node: fx.Node) -> set[fx.Node]:
-        """The tensors that a number was read from."""
+        """The tensors that a number, such as a size, was computed from."""
         if node in self.layout:
             return {node}
         return set().union(*(self.origins(source) for source in node.all_input_nodes))
 
     def new(self, layout: Layout) -> int:
+        """Add a layout, and return its index."""
         self.layouts.append(layout)
         return len(self.layouts) - 1
 
@@ -117,7 +123,7 @@ class Reading:
 
     def shape(self, node: fx.Node) -> tuple[int, ...]:
         """The shape of the tensor that the node gave; empty if it gave no tensor."""
-        return tuple(self.found[node].shape or ())
+        return tuple(self.outputs[node].shape or ())
 
     def tensors(self, node: fx.Node) -> list[fx.Node]:
         """The inputs of the node that are tensors."""
@@ -150,16 +156,16 @@ class Reading:
             order=self.order[node],
         )
 
-    def own(self, node: fx.Node, kind: str, inputs: int, size: int) -> int:
-        """A layer whose output has a width of its own."""
-        outputs = self.new(Own(size, str(node.target)))
+    def add_free_layer(self, node: fx.Node, kind: str, inputs: int, size: int) -> int:
+        """Add a layer whose output has a width of its own, and return the layout of that."""
+        outputs = self.new(LayerOutput(size, str(node.target)))
         self.add_layer(node, kind, inputs, outputs)
         self.maker[str(node.target)] = node
         self.depth[node] += 1
         return outputs
 
     def unknown(self, node: fx.Node, reason: str = "") -> int | None:
-        """Nothing is known of what the node does: all that goes in keeps its width."""
+        """Read a node of which nothing is known: its inputs keep their width."""
         name = self.describe(node)
         if not reason:
             why = self.opaque.get(str(node.target))
@@ -170,9 +176,9 @@ class Reading:
             )
         self.freeze(node.all_input_nodes, reason)
         shape = self.shape(node)
-        outputs = self.new(Fixed(shape[1] if len(shape) > 1 else 1))
+        outputs = self.new(FixedWidth(shape[1] if len(shape) > 1 else 1))
         target = str(node.target) if node.op == "call_module" else node.name
-        macs, params = self.found[node].macs, 0
+        macs, params = self.outputs[node].macs, 0
         if node.op == "call_module":
             module = self.module(node)
             parameters = set(module.parameters())

@@ -12,19 +12,17 @@ from torch import fx, nn
 from ..settings import RATIOS
 from ..shape import Shape
 from ..spelling import nearest
-from . import OUTPUT, Join, Layer, Layout, Stage, evaluate, read
+from . import OUTPUT, Layer, Layout, ResidualAdd, Stage, channel_masks, read_network
 
 __all__ = ["Space"]
 
 Residual = Literal["pad", "project", "tied"]
 Search = Literal["both", "width", "depth"]
 
-TRIES = 20_000
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Space:
-    """The layers and stages of a network with their candidate sizes, and what depends on them.
+    """The layers and stages of a network with their candidate sizes, and the layouts they decide.
 
     >>> from transformable import models
     >>> space = Space.trace(models.build("resnet20"), input_shape=(3, 32, 32))
@@ -35,25 +33,26 @@ class Space:
     """
 
     widths: Mapping[str, tuple[int, ...]]
-    """The candidate widths of each layer, or of the first of a group that shares one, in order."""
+    """The candidate widths of each layer (of a group that shares one: its first), in order."""
     depths: Mapping[str, tuple[int, ...]]
-    """The candidate depths of each stage, in order."""
+    """The candidate depths of each stage, in order of execution."""
     full: Shape
-    """The network as it is."""
+    """The shape of the network as it is."""
     shares: Mapping[str, str]
-    """The layers that have no width of their own, and the layer that sets it."""
+    """For each layer without a width of its own, the layer whose width it shares."""
     fixed: Mapping[str, str]
     """The layers inside the network that keep their width, and why."""
     residual: Residual
     input_shape: tuple[int, int, int]
     state: Mapping[str, tuple[int, ...]]
-    """The names and sizes in the state dict of the network."""
+    """The shape of each tensor in the state dict of the network."""
     graph: fx.Graph
     stages: Mapping[str, Stage]
     layouts: Sequence[Layout]
     layout_of: Mapping[fx.Node, int]
+    """The index in `layouts` of each node's output."""
     layers: Sequence[Layer]
-    joins: Sequence[Join]
+    adds: Sequence[ResidualAdd]
 
     @classmethod
     def trace(
@@ -70,26 +69,27 @@ class Space:
         """Read a network once, on an image of `input_shape` (channels, height, width).
 
         A layer of n channels has the candidates n * ratio, rounded to a multiple of `divisor`; a
-        stage of n blocks the depths 1, 1 + depth_step, ..., and n. `residual` says what becomes of
-        an add whose sides differ in width: the narrower is padded, or projected by a 1x1
-        convolution, or all layers of the stream are tied to one width.
+        stage of n blocks the depths 1, 1 + depth_step, ..., and n. `residual` says how an add
+        treats operands of different widths: the narrower is padded ("pad"), the shortcut gets a
+        1x1 convolution ("project"), or all layers of the stream share one width ("tied").
         """
         _check_options(input_shape, ratios, divisor, depth_step, residual, search)
-        reading = read(model, (input_shape[0], input_shape[1], input_shape[2]), residual)
-        owners = list(reading.maker)
-        heads = reading.ties.groups(owners)
-        layouts, where = reading.ties.settle(heads)
+        reader = read_network(model, input_shape, residual)
+        makers = list(reader.maker)
+        groups = reader.ties.groups(makers)
+        layouts, new_index = reader.ties.settle(groups)
         sizes = {
-            name: reading.size(reading.layers[name].outputs)
-            for name in owners
-            if heads.get(name) == name
+            name: reader.size(reader.layers[name].outputs)
+            for name in makers
+            if groups.get(name) == name
         }
 
-        def moved(layer: Layer) -> Layer:
-            return replace(layer, inputs=where[layer.inputs], outputs=where[layer.outputs])
+        def settled(layer: Layer) -> Layer:
+            inputs, outputs = new_index[layer.inputs], new_index[layer.outputs]
+            return replace(layer, inputs=inputs, outputs=outputs)
 
-        blocks = {name: len(stage.blocks) for name, stage in reading.stages.items()}
-        reasons = {**reading.ties.reasons(owners), **reading.fixed}
+        blocks = {name: len(stage.blocks) for name, stage in reader.stages.items()}
+        reasons = {**reader.ties.reasons(makers), **reader.fixed}
         return cls(
             widths={
                 name: (size,) if search == "depth" else _candidates(size, ratios, divisor)
@@ -100,53 +100,57 @@ class Space:
                 for name, n in blocks.items()
             },
             full=Shape(sizes, blocks),
-            shares={name: head for name, head in heads.items() if name != head},
+            shares={name: first for name, first in groups.items() if name != first},
             fixed={name: why for name, why in reasons.items() if why != OUTPUT},
             residual=residual,
             input_shape=input_shape,
             state={name: tuple(tensor.shape) for name, tensor in model.state_dict().items()},
-            graph=reading.graph,
-            stages=reading.stages,
+            graph=reader.graph,
+            stages=reader.stages,
             layouts=layouts,
-            layout_of={node: where[index] for node, index in reading.layout.items()},
-            layers=[moved(layer) for layer in reading.layers.values()],
-            joins=[
+            layout_of={node: new_index[index] for node, index in reader.layout.items()},
+            layers=[settled(layer) for layer in reader.layers.values()],
+            adds=[
                 replace(
-                    join,
-                    operands=tuple(where[i] for i in join.operands),
-                    parts=tuple(where[i] for i in join.parts),
-                    outputs=where[join.outputs],
-                    projection=tuple(moved(layer) for layer in join.projection),
+                    add,
+                    operands=tuple(new_index[i] for i in add.operands),
+                    parts=tuple(new_index[i] for i in add.parts),
+                    outputs=new_index[add.outputs],
+                    projection=tuple(settled(layer) for layer in add.projection),
                 )
-                for join in reading.joins
+                for add in reader.adds
             ],
         )
 
     @property
-    def count(self) -> int:
-        """How many shapes the space holds."""
-        candidates = (*self.widths.values(), *self.depths.values())
-        return prod(len(sizes) for sizes in candidates)
+    def candidates(self) -> dict[str, tuple[int, ...]]:
+        """The candidate sizes of every layer and every stage."""
+        return {**self.widths, **self.depths}
 
-    def at(self, places: Mapping[str, int]) -> Shape:
-        """The shape of these candidates, each by its place in its row."""
+    @property
+    def count(self) -> int:
+        """The number of shapes in the space."""
+        return prod(map(len, self.candidates.values()))
+
+    def shape_at(self, indexes: Mapping[str, int]) -> Shape:
+        """The shape that has, for each layer and stage, the candidate of the given index."""
         return Shape(
-            {name: sizes[places[name]] for name, sizes in self.widths.items()},
-            {name: sizes[places[name]] for name, sizes in self.depths.items()},
+            {name: sizes[indexes[name]] for name, sizes in self.widths.items()},
+            {name: sizes[indexes[name]] for name, sizes in self.depths.items()},
         )
 
     @property
     def smallest(self) -> Shape:
-        """Every candidate at its smallest."""
-        return self.at(dict.fromkeys((*self.widths, *self.depths), 0))
+        """The shape with the smallest candidates."""
+        return self.shape_at(dict.fromkeys(self.candidates, 0))
 
     @property
     def largest(self) -> Shape:
-        """Every candidate at its largest; more than `full` where ratios are above 1."""
-        return self.at(dict.fromkeys((*self.widths, *self.depths), -1))
+        """The shape with the largest candidates; larger than `full` if a ratio is above 1."""
+        return self.shape_at(dict.fromkeys(self.candidates, -1))
 
     def check(self, shape: Shape) -> None:
-        """A ValueError names what does not fit this network: sizes need not be candidates."""
+        """Raise a ValueError if the shape does not fit; its sizes need not be candidates."""
         kinds = (
             ("layer", shape.widths, self.full.widths),
             ("stage", shape.depths, self.full.depths),
@@ -175,60 +179,34 @@ class Space:
         return f"the network has no {kind} {name!r} that may change; {nearest(name, known)}"
 
     def masks(self, shape: Shape) -> list[int]:
-        """Which channels of each layout are there."""
-        return evaluate(self.layouts, shape)
+        """The mask of each layout: which of its channels the shape keeps."""
+        return channel_masks(self.layouts, shape)
 
-    def alive(self, part: Layer | Join, shape: Shape) -> bool:
-        """Whether the shape keeps the block that this is in."""
+    def keeps(self, part: Layer | ResidualAdd, shape: Shape) -> bool:
+        """Whether the shape keeps the block of a layer or add."""
         return part.block is None or part.block[1] < shape.depths[part.block[0]]
 
-    def projected(self, join: Join, masks: Sequence[int]) -> bool:
-        """Whether the shortcut of this join needs a projection."""
-        return join.shortcut is not None and len({masks[i] for i in join.operands}) > 1
+    def needs_projection(self, add: ResidualAdd, masks: Sequence[int]) -> bool:
+        """Whether the operands of an add with a shortcut differ."""
+        return add.shortcut is not None and len({masks[i] for i in add.operands}) > 1
 
     def layers_of(self, shape: Shape, masks: Sequence[int]) -> Iterator[Layer]:
         """The layers of the network that has this shape."""
-        derived = shape != self.full
+        original = shape == self.full
         for layer in self.layers:
-            if self.alive(layer, shape) and (layer.derived or not derived):
+            if self.keeps(layer, shape) and (original or not layer.original_only):
                 yield layer
-        for join in self.joins:
-            if self.projected(join, masks) and self.alive(join, shape):
-                yield from join.projection
+        for add in self.adds:
+            if self.needs_projection(add, masks) and self.keeps(add, shape):
+                yield from add.projection
 
-    def sample(
-        self, generator: torch.Generator, budget: tuple[float, float] | float | None = None
-    ) -> Shape:
-        """A shape drawn uniformly from the candidates, again until its MACs are in the budget.
-
-        A budget is a band (low, high) of MACs, or a number that stands for itself ± 5 %; numbers
-        up to 1 are fractions of the network as it is.
-        """
-        from ..costing.cost import macs  # which counts on spaces
-
-        def pick(candidates: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-            return {
-                name: sizes[int(torch.randint(len(sizes), (), generator=generator))]
-                for name, sizes in candidates.items()
+    def sample(self, generator: torch.Generator) -> Shape:
+        """A shape drawn uniformly from the candidates."""
+        return self.shape_at(
+            {
+                name: int(torch.randint(len(sizes), (), generator=generator))
+                for name, sizes in self.candidates.items()
             }
-
-        if budget is None:
-            return Shape(pick(self.widths), pick(self.depths))
-        low, high = budget if isinstance(budget, tuple) else (0.95 * budget, 1.05 * budget)
-        if not 0 <= low <= high or high == 0:
-            raise ValueError(f"a budget must be above 0, as a band (low, high), not {budget}")
-        full = macs(self, self.full)
-        if high <= 1.05:
-            low, high = low * full, high * full
-        seen = []
-        for _ in range(TRIES):
-            shape = Shape(pick(self.widths), pick(self.depths))
-            seen.append(macs(self, shape))
-            if low <= seen[-1] <= high:
-                return shape
-        raise ValueError(
-            f"none of {TRIES:,} random shapes has {low:,.0f} to {high:,.0f} MACs; they have "
-            f"{min(seen):,} to {max(seen):,}: widen the budget or change the ratios"
         )
 
 
@@ -257,7 +235,9 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
 
 
 def _candidates(size: int, ratios: Sequence[float], divisor: int) -> tuple[int, ...]:
-    """Exact arithmetic: as floats, 10 * 0.7 would lose a channel.
+    """The candidate widths of a layer of `size` channels.
+
+    The arithmetic is exact: in floating point, 10 * 0.7 would lose a channel.
 
     >>> _candidates(10, (0.7, 1.0), 1), _candidates(64, (0.3, 0.7, 1.0, 1.1), 8)
     ((7, 10), (16, 48, 64, 72))
@@ -265,7 +245,7 @@ def _candidates(size: int, ratios: Sequence[float], divisor: int) -> tuple[int, 
     widths = set()
     for ratio in ratios:
         exact = size * Fraction(str(ratio))
-        # to the nearest multiple, but a layer that is left as it is keeps its width
+        # round to the nearest multiple, but a ratio of 1 keeps the width
         steps = exact // divisor if divisor == 1 else (2 * exact + divisor) // (2 * divisor)
         width = size if exact == size else max(divisor, int(steps) * divisor)
         widths.add(width if exact > size else min(width, size))
@@ -273,7 +253,8 @@ def _candidates(size: int, ratios: Sequence[float], divisor: int) -> tuple[int, 
 
 
 def _depths(blocks: int, step: int) -> tuple[int, ...]:
-    """
+    """The candidate depths of a stage.
+
     >>> _depths(3, 1), _depths(18, 2)
     ((1, 2, 3), (1, 3, 5, 7, 9, 11, 13, 15, 17, 18))
     """

@@ -1,15 +1,24 @@
 """Which layers must have the same width, and which cannot change theirs."""
 
-from .layouts import Concat, Fixed, Last, Layout, Own, Place, Repeat, Union
+from .layouts import (
+    Concat,
+    FixedWidth,
+    Flattened,
+    LayerOutput,
+    Layout,
+    Placed,
+    StageOutput,
+    Union,
+)
 
-__all__ = ["Ties"]
+__all__ = ["WidthTies"]
 
 
-class Ties:
-    """Grows while a network is read; `settle` then gives every layout its final form.
+class WidthTies:
+    """Collects ties while a network is read; `settle` then makes the final layouts.
 
-    Layers whose widths are one choice form a group; a group may also follow a layout (a gate is as
-    wide as what it gates), or be frozen at full width for a reason.
+    Layers that share one width form a group. A group may also follow a layout (a gate is as wide
+    as what it multiplies), or be frozen at full width for a reason.
     """
 
     def __init__(self, layouts: list[Layout]) -> None:
@@ -20,64 +29,67 @@ class Ties:
         self._shortcuts: set[str] = set()
 
     def root(self, layer: str) -> str:
+        """The layer that stands for the group of this one."""
         while layer in self._parent:
             layer = self._parent[layer]
         return layer
 
     def resolve(self, index: int) -> int:
-        """The layout that this one comes down to."""
+        """The layout that this one is equal to in every shape."""
         match self.layouts[index]:
-            case Own(_, layer) if self.root(layer) in self._follows:
+            case LayerOutput(_, layer) if self.root(layer) in self._follows:
                 return self.resolve(self._follows[self.root(layer)])
-            case Last(_, _, parts) if all(self.same(parts[0], part) for part in parts[1:]):
+            case StageOutput(_, _, parts) if all(self.same(parts[0], part) for part in parts[1:]):
                 return self.resolve(parts[0])
         return index
 
-    def own(self, index: int) -> str | None:
-        """The layer whose own width this is."""
+    def layer_of(self, index: int) -> str | None:
+        """The layer whose output this layout is."""
         layout = self.layouts[self.resolve(index)]
-        return layout.layer if isinstance(layout, Own) else None
+        return layout.layer if isinstance(layout, LayerOutput) else None
 
     def same(self, one: int, two: int) -> bool:
+        """Whether two layouts are equal in every shape."""
         one, two = self.resolve(one), self.resolve(two)
-        layers = self.own(one), self.own(two)
-        return one == two or (None not in layers and len({self.root(str(n)) for n in layers}) == 1)
+        a, b = self.layer_of(one), self.layer_of(two)
+        return one == two or (a is not None and b is not None and self.root(a) == self.root(b))
 
     def leaves(self, index: int) -> set[str]:
-        """The layers that have a say in this layout."""
+        """The layers whose widths this layout depends on."""
         match self.layouts[self.resolve(index)]:
-            case Own(_, layer):
+            case LayerOutput(_, layer):
                 return {layer}
-            case Fixed():
+            case FixedWidth():
                 return set()
-            case Place(_, part) | Repeat(_, part):
+            case Placed(_, part) | Flattened(_, part):
                 return self.leaves(part)
-            case Union(_, parts) | Concat(_, parts) | Last(_, _, parts):
+            case Union(_, parts) | Concat(_, parts) | StageOutput(_, _, parts):
                 return set().union(*map(self.leaves, parts))
 
-    def mixed(self, index: int) -> bool:
-        """Whether a concatenation is part of this layout."""
+    def has_concat(self, index: int) -> bool:
+        """Whether a concatenation, or flattened pixels, are part of this layout."""
         match self.layouts[self.resolve(index)]:
-            case Concat() | Repeat():
+            case Concat() | Flattened():
                 return True
-            case Place(_, part):
-                return self.mixed(part)
-            case Union(_, parts) | Last(_, _, parts):
-                return any(map(self.mixed, parts))
+            case Placed(_, part):
+                return self.has_concat(part)
+            case Union(_, parts) | StageOutput(_, _, parts):
+                return any(map(self.has_concat, parts))
         return False
 
     def freeze(self, index: int, reason: str) -> None:
+        """Keep the widths of all layers in this layout as they are."""
         for layer in self.leaves(index):
             self.frozen.setdefault(self.root(layer), reason)
 
     def mark_shortcut(self, index: int) -> None:
-        """This layer gives no name to its group: it follows its block's last convolution."""
-        layer = self.own(index)
+        """A projection shortcut never names its group: the block's last convolution does."""
+        layer = self.layer_of(index)
         assert layer is not None
         self._shortcuts.add(layer)
 
     def tie(self, one: int, two: int, reason: str) -> int:
-        """Make two layouts equal for every shape, by freezing both if there is no other way."""
+        """Make two layouts equal in every shape; where that is impossible, freeze both."""
         one, two = self.resolve(one), self.resolve(two)
         if self.same(one, two):
             return one
@@ -86,7 +98,7 @@ class Ties:
                 for part in zip(ones, twos, strict=True):
                     self.tie(*part, reason)
                 return one
-        a, b = self.own(one), self.own(two)
+        a, b = self.layer_of(one), self.layer_of(two)
         if a is not None and b is not None:
             self._merge(self.root(a), self.root(b))
             return one
@@ -104,7 +116,7 @@ class Ties:
         return [self.layouts[part].size for part in parts]
 
     def _can_follow(self, layer: str, index: int) -> bool:
-        if isinstance(self.layouts[index], (Fixed, Repeat)):
+        if isinstance(self.layouts[index], (FixedWidth, Flattened)):
             return False
         return self.root(layer) not in {self.root(leaf) for leaf in self.leaves(index)}
 
@@ -114,12 +126,12 @@ class Ties:
             self.frozen.setdefault(one, self.frozen[two])
 
     def groups(self, layers: list[str]) -> dict[str, str]:
-        """For each layer with a choice the one that names its group; `layers` in order."""
-        heads: dict[str, str] = {}
+        """For each layer that may change, the first layer of its group; `layers` in order."""
+        first: dict[str, str] = {}
         for layer in sorted(layers, key=self._shortcuts.__contains__):
-            heads.setdefault(self.root(layer), layer)
+            first.setdefault(self.root(layer), layer)
         return {
-            layer: heads[self.root(layer)]
+            layer: first[self.root(layer)]
             for layer in layers
             if self.root(layer) not in self._follows and self.root(layer) not in self.frozen
         }
@@ -133,37 +145,33 @@ class Ties:
         }
 
     def settle(self, groups: dict[str, str]) -> tuple[list[Layout], dict[int, int]]:
-        """Final layouts, parts before wholes, and where each of the old ones is among them."""
-        final: list[Layout] = []
-        place: dict[Layout, int] = {}
-        where: dict[int, int] = {}
+        """The final layouts without duplicates, and the new index of each old one."""
+        new_index: dict[int, int] = {}
+        final: dict[Layout, int] = {}
 
-        def put(index: int) -> int:
-            if index in where:
-                return where[index]
-            resolved = self.resolve(index)
-            match self.layouts[resolved]:
-                case Own(size, layer):
-                    layout: Layout = Own(size, groups[layer]) if layer in groups else Fixed(size)
+        def settled(index: int) -> int:
+            if index not in new_index:
+                layout = renumbered(self.layouts[self.resolve(index)])
+                new_index[index] = final.setdefault(layout, len(final))
+            return new_index[index]
+
+        def renumbered(layout: Layout) -> Layout:
+            match layout:
+                case LayerOutput(size, layer):
+                    return LayerOutput(size, groups[layer]) if layer in groups else FixedWidth(size)
                 case Union(size, parts):
-                    settled = dict.fromkeys(map(put, parts))
-                    layout = Union(size, tuple(settled))
+                    return Union(size, tuple(dict.fromkeys(map(settled, parts))))
                 case Concat(size, parts):
-                    layout = Concat(size, tuple(map(put, parts)))
-                case Last(size, stage, parts):
-                    layout = Last(size, stage, tuple(map(put, parts)))
-                case Place(size, part, positions, zeros):
-                    layout = Place(size, put(part), positions, zeros)
-                case Repeat(size, part, times):
-                    layout = Repeat(size, put(part), times)
-                case Fixed() as fixed:
-                    layout = fixed
-            if layout not in place:
-                place[layout] = len(final)
-                final.append(layout)
-            where[index] = place[layout]
-            return where[index]
+                    return Concat(size, tuple(map(settled, parts)))
+                case StageOutput(size, stage, parts):
+                    return StageOutput(size, stage, tuple(map(settled, parts)))
+                case Placed(size, part, positions, zeros):
+                    return Placed(size, settled(part), positions, zeros)
+                case Flattened(size, part, times):
+                    return Flattened(size, settled(part), times)
+                case FixedWidth():
+                    return layout
 
         for index in range(len(self.layouts)):
-            put(index)
-        return final, where
+            settled(index)
+        return list(final), new_index

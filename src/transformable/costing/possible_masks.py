@@ -1,0 +1,92 @@
+"""The masks that each layout of a space can have over all its shapes."""
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from ..tracing import (
+    Concat,
+    FixedWidth,
+    Flattened,
+    LayerOutput,
+    Placed,
+    StageOutput,
+    Union,
+    placed_mask,
+)
+from ..tracing.space import Space
+
+__all__ = ["PossibleMasks"]
+
+
+class PossibleMasks:
+    """The masks of each layout, and the choices (layers and stages) that decide between them."""
+
+    def __init__(self, space: Space) -> None:
+        self.layouts = space.layouts
+        self.candidates = space.candidates
+        self.choices = cache(self._choices)
+        self.of = cache(self._of)
+        self.united = cache(self._united)
+        self.indexes = cache(self._indexes)
+        self.widths = cache(self._widths)
+
+    def _choices(self, index: int) -> frozenset[str]:
+        """The layers and stages that a layout depends on."""
+        match self.layouts[index]:
+            case LayerOutput(_, layer):
+                return frozenset({layer})
+            case Placed(_, part) | Flattened(_, part):
+                return self.choices(part)
+            case Union(_, parts) | Concat(_, parts):
+                return frozenset().union(*map(self.choices, parts))
+            case StageOutput(_, stage, parts):
+                return frozenset({stage}).union(*map(self.choices, parts))
+        return frozenset()
+
+    def common(self, indexes: Iterable[int]) -> list[str]:
+        """The choices that more than one of these layouts depend on."""
+        counts = Counter(name for index in indexes for name in self.choices(index))
+        return sorted(name for name, count in counts.items() if count > 1)
+
+    def _of(self, index: int) -> tuple[int, ...]:
+        """The masks of a layout; not for concatenations, which have too many."""
+        match self.layouts[index]:
+            case FixedWidth(size):
+                return ((1 << size) - 1,)
+            case LayerOutput(_, layer):
+                return tuple((1 << width) - 1 for width in self.candidates[layer])
+            case Placed() as layout:
+                return tuple(placed_mask(layout, mask) for mask in self.of(layout.part))
+            case Union(_, parts):
+                masks = self.of(parts[0])
+                for part in parts[1:]:
+                    masks = self.united(masks, self.of(part))[0]
+                return masks
+            case StageOutput(_, stage, parts):
+                outputs = [parts[depth - 1] for depth in self.candidates[stage]]
+                return tuple(dict.fromkeys(mask for part in outputs for mask in self.of(part)))
+        raise ValueError(
+            f"the widths of {', '.join(sorted(self.choices(index)))} make too many combinations "
+            "to search; use fewer ratios"
+        )
+
+    def _united(self, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], Tensor]:
+        """The masks of a union, and for each pair of masks the index of its union."""
+        unions = [x | y for x in a for y in b]
+        masks = tuple(dict.fromkeys(unions))
+        index_of = {mask: i for i, mask in enumerate(masks)}
+        return masks, torch.tensor([index_of[mask] for mask in unions])
+
+    def _widths(self, index: int) -> Tensor:
+        """The number of channels in each mask of a layout."""
+        widths = [mask.bit_count() for mask in self.of(index)]
+        return torch.tensor(widths, dtype=torch.float64)
+
+    def _indexes(self, index: int, part: int) -> Tensor:
+        """The index, among the masks of a layout, of each mask of its part."""
+        index_of = {mask: i for i, mask in enumerate(self.of(index))}
+        return torch.tensor([index_of[mask] for mask in self.of(part)])
