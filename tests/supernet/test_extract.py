@@ -69,7 +69,7 @@ def test_it_computes_what_the_supernet_computes(name: str) -> None:
         assert not torch.allclose(small(images), reference(images))
 
 
-@pytest.mark.parametrize("name", ["resnet20", "mobilenet_v2", "vgg", "padded resnet"])
+@pytest.mark.parametrize("name", ["resnet20", "squeeze-and-excite", "vgg", "padded resnet"])
 @pytest.mark.parametrize("ratios", [(0.5, 1.0, 1.4), (0.25, 0.5)])
 @pytest.mark.parametrize("residual", ["pad", "tied"])
 def test_the_largest_candidates_need_not_be_the_model(

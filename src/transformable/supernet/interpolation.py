@@ -5,6 +5,7 @@ the narrow one. So it is stored sparsely: two source channels and two weights pe
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -41,10 +42,15 @@ def interpolate(narrow: int, wide: int, align: Align) -> tuple[Tensor, Tensor]:
     return torch.stack([first, last], 1), torch.stack([1 - second, second], 1)
 
 
-def interpolation_matrix(narrow: int, wide: int, align: Align) -> Tensor:
-    """The same as a dense matrix (wide, narrow)."""
+@lru_cache(maxsize=1000)
+def interpolation_matrix(
+    narrow: int, wide: int, size: int, align: Align, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """The same as a dense matrix (size, size), zero outside of its wide x narrow corner."""
     sources, weights = interpolate(narrow, wide, align)
-    return torch.zeros(wide, narrow).double().scatter_add(1, sources, weights)
+    matrix = torch.zeros(size, size, dtype=torch.float64)
+    matrix[:wide].scatter_add_(1, sources, weights)
+    return matrix.to(device=device, dtype=dtype)
 
 
 def interpolate_candidates(candidates: Sequence[int], align: Align) -> tuple[Tensor, Tensor]:

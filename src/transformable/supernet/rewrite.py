@@ -74,19 +74,20 @@ class RewrittenNetwork:
         return evaluate(layouts, Shape({n: widths.get(self.choices[n], full[n]) for n in full}))
 
     def restore(self, affine: Mapping[str, tuple[Tensor, Tensor]]) -> nn.Module:
-        """An ordinary copy of the network at its widest, with the weights that the body has now.
+        """The network at its widest, ordinary again, with the present weights of the body (it may
+        share tensors with it).
 
         `affine` has the scale and shift for the norm of each layer whose norm was affine.
         """
-        # the body holds what lies outside of layers on its own: it may have been moved or loaded
-        state = self.body.state_dict()
         network = copy.deepcopy(self.network).train(self.body.training)
+        # tensors outside of layers are not shared once the body has been moved
+        state = self.body.state_dict()
         network.to(next(iter(state.values())).device)
         network.load_state_dict(state, strict=False, assign=True)
         for name, (scale, shift) in affine.items():
             norm: Any = network.get_submodule(str(self.layers[name].norm))
             norm.affine = True
-            norm.weight, norm.bias = (nn.Parameter(t.detach().clone()) for t in (scale, shift))
+            norm.weight, norm.bias = nn.Parameter(scale.detach()), nn.Parameter(shift.detach())
         for name in self.in_place:
             network.get_submodule(name).inplace = True  # type: ignore[assignment]
         return network

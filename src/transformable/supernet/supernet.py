@@ -10,7 +10,7 @@ and stay zero: every tensor keeps its full shape, and an add of different widths
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
+from itertools import compress
 from typing import Any, get_args
 
 import torch
@@ -182,50 +182,31 @@ class SuperNet(nn.Module):
         for norms in self.groups:
             rows = [self.rows[choice] for choice in norms.choices]  # type: ignore[union-attr]
             mixes.update(norms(draw.candidates[rows], draw.weights[rows]))
-        depths = self._drawn_depths(draw)
+        drawn = dict(zip(self.space.depths, (draw.depths > 0).tolist(), strict=True))
+        depths = {stage: list(compress(self.space.depths[stage], drawn[stage])) for stage in drawn}
         masks = self.rewritten.masks(self._widest(draw), depths)
         layouts = self.rewritten.space.layouts
         for index in self.rewritten.masked:
             present = torch.tensor([masks[index] >> i & 1 for i in range(layouts[index].size)])
             mixes[index] = present.to(x)
-        for row, (stage, outputs) in enumerate(self.rewritten.stage_outputs.items()):
+        for stage, weights in zip(drawn, draw.depths.to(x.dtype), strict=True):
+            outputs = self.rewritten.stage_outputs[stage]
             widths = [masks[output].bit_length() for output in outputs]
-            drawn = [depth in depths[stage] for depth in self.space.depths[stage]]
-            weights = draw.depths[row].to(x.dtype).unbind()
-            used = dict.fromkeys(w for w, is_drawn in zip(widths, drawn, strict=True) if is_drawn)
-            mixes[stage] = self._mix_depths(
-                weights, widths, list(used), layouts[outputs[0]].size, x
-            )
+            used = list(dict.fromkeys(compress(widths, drawn[stage])))
+            alignments = self._alignments(used, layouts[outputs[0]].size, x)
+            total_of = [used.index(w) if w in used[: len(alignments)] else 0 for w in widths]
+            mixes[stage] = MixedDepths(weights.unbind(), total_of, alignments)
         return mixes
 
-    def _mix_depths(
-        self,
-        weights: tuple[Tensor, ...],
-        widths: list[int],
-        drawn_widths: list[int],
-        size: int,
-        x: Tensor,
-    ) -> MixedDepths:
-        """`widths` are those of the outputs at all depths, of which some are not drawn."""
-        widest = max(drawn_widths)
-        # padded channels are zero already
-        aligned = self.align == "pad" or len(drawn_widths) == 1
-        totals = [widest] if aligned else drawn_widths
-        alignments = [
-            None
-            if width == widest
-            else _alignment(width, widest, size, self.align, x.dtype, x.device)
-            for width in totals
+    def _alignments(self, widths: list[int], size: int, x: Tensor) -> list[Tensor | None]:
+        """What aligns outputs of these widths; one None if they can be added as they are."""
+        if self.align == "pad":  # absent channels are zero already
+            return [None]
+        widest, kind = max(widths), (self.align, x.dtype, x.device)
+        return [
+            None if width == widest else interpolation_matrix(width, widest, size, *kind)
+            for width in widths
         ]
-        total_of = [totals.index(width) if width in totals else 0 for width in widths]
-        return MixedDepths(weights, total_of, alignments)
-
-    def _drawn_depths(self, draw: Draw) -> dict[str, list[int]]:
-        rows = zip(self.space.depths.items(), (draw.depths > 0).tolist(), strict=True)
-        return {
-            stage: [size for size, is_drawn in zip(sizes, row, strict=False) if is_drawn]
-            for (stage, sizes), row in rows
-        }
 
     def _widest(self, draw: Draw) -> dict[str, int]:
         """The widest drawn candidate of each layer."""
@@ -240,13 +221,3 @@ def _make_logits(candidates: Mapping[str, tuple[int, ...]]) -> tuple[nn.Paramete
     longest = int(counts.max()) if len(counts) else 1
     absent = torch.arange(longest) >= counts[:, None]
     return nn.Parameter(0.01 * torch.randn(absent.shape)), absent
-
-
-@lru_cache(maxsize=1000)
-def _alignment(
-    narrow: int, wide: int, size: int, align: Align, dtype: torch.dtype, device: torch.device
-) -> Tensor:
-    """The interpolation matrix in the corner of a square one."""
-    square = torch.zeros(size, size, dtype=torch.float64)
-    square[:wide, :narrow] = interpolation_matrix(narrow, wide, align)
-    return square.to(device=device, dtype=dtype)
