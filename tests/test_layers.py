@@ -10,10 +10,10 @@ import pytest
 import transformable
 
 SOURCE = Path(transformable.__file__).parent
-ROOMS = (
-    "models data tracing costing slimming supernet runs training searching methods networks report "
-    "pruning comparing cli"
-).split()
+ROOMS = [
+    *("models", "data", "tracing", "costing", "slimming", "supernet", "runs", "training"),
+    *("searching", "methods", "networks", "report", "pruning", "comparing", "cli"),
+]
 
 
 def room(path: Path) -> int:

@@ -10,9 +10,11 @@ from torch import Tensor, nn
 
 import transformable as tas
 from support.networks import NETWORKS, randomise
+from support.supernets import ODD_NETWORKS, draw_of
 from transformable.settings import Align
-from transformable.supernet.sampling import Draw, gumbel_draw
-from transformable.supernet.supernet import Group, SuperNet
+from transformable.supernet.candidate_norms import CandidateNorms
+from transformable.supernet.sampling import Draw, draw_gumbel
+from transformable.supernet.supernet import SuperNet
 from transformable.tracing.space import Residual as Join
 
 
@@ -38,13 +40,13 @@ class Literal:
         weight = net.body.get_submodule(f"{name}.layer").weight
         assert isinstance(weight, Tensor)
         y = F.conv2d(x, weight[:, : x.shape[1]], None, stride, weight.shape[-1] // 2)
-        choice = net.twin.mixed[name].choice
+        choice = net.rewritten.layers[name].choice
         row = list(net.space.widths).index(choice)
         drawn = zip(self.draw.candidates[row].tolist(), self.draw.weights[row], strict=True)
         used = [(j, w) for j, w in drawn if w > 0]
         widths = net.space.widths[choice]
         widest = max(widths[j] for j, _ in used)
-        [group] = [g for g in net.groups if isinstance(g, Group) and name in g.names]
+        [group] = [g for g in net.groups if isinstance(g, CandidateNorms) and name in g.names]
         total = torch.zeros((), dtype=x.dtype)
         for j, w in used:
             part = y[:, : widths[j]]
@@ -93,7 +95,7 @@ def supernet(select: int, align: Align, ratios: tuple[float, ...], seed: int = 0
     net = SuperNet(model, space, select=select, align=align).double()
     net.tau = 1.0
     for group in net.groups:
-        assert isinstance(group, Group)
+        assert isinstance(group, CandidateNorms)
         if group.scale is not None and group.shift is not None:
             nn.init.uniform_(group.scale, 0.5, 1.5)
             nn.init.normal_(group.shift)
@@ -113,7 +115,7 @@ def test_outputs_and_gradients_are_those_of_the_literal_twin(
 ) -> None:
     net = supernet(select, align, ratios)
     x = torch.randn(4, 3, 8, 8, dtype=torch.float64, requires_grad=True)
-    draw = net.drawn()
+    draw = net.draw()
     ours, literal = net(x, draw), Literal(net, draw)(x)
     torch.testing.assert_close(ours, literal, rtol=1e-10, atol=1e-10)
     parameters = [*net.parameters(), x]
@@ -129,82 +131,10 @@ def test_outputs_and_gradients_are_those_of_the_literal_twin(
         assert mine[0].abs().sum() > 1e-3
 
 
-def only(net: SuperNet, shape: tas.Shape) -> Draw:
-    """The draw that has this shape and nothing else."""
-    space = net.space
-    widths = [[sizes.index(shape.widths[n])] for n, sizes in space.widths.items()]
-    longest = net.beta.shape[1]
-    depths = torch.zeros(len(space.depths), longest, dtype=net.beta.dtype)
-    for row, (name, sizes) in enumerate(space.depths.items()):
-        depths[row, sizes.index(shape.depths[name])] = 1
-    return Draw(torch.tensor(widths), torch.ones(len(widths), 1, dtype=net.alpha.dtype), depths)
-
-
-class Residual(nn.Module):
-    """A block that ends in its add: the relu is somebody else's."""
-
-    def __init__(self, branch: nn.Module) -> None:
-        super().__init__()
-        self.branch = branch
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.branch(x)  # type: ignore[no-any-return]
-
-
-def conv(c_in: int, kernel: int = 3) -> nn.Conv2d:
-    return nn.Conv2d(c_in, 8, kernel, padding=kernel // 2, bias=False)
-
-
-class ReluBehindTheStage(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        blocks = (Residual(nn.Sequential(conv(8), nn.BatchNorm2d(8))) for _ in range(3))
-        self.stem, self.stage, self.head = conv(3), nn.Sequential(*blocks), nn.Linear(8, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = F.relu(self.stage(self.stem(x)))
-        return self.head(x.mean((2, 3)))  # type: ignore[no-any-return]
-
-
-class ReluFirst(nn.Module):
-    """Blocks in the order relu, convolution, norm; the relu is in place."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        blocks = (nn.Sequential(nn.ReLU(True), conv(8), nn.BatchNorm2d(8)) for _ in range(3))
-        self.stem, self.stage, self.head = conv(3), nn.Sequential(*blocks), nn.Linear(8, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = F.relu(self.stage(self.stem(x)))
-        return self.head(x.mean((2, 3)))  # type: ignore[no-any-return]
-
-
-class Odds(nn.Module):
-    """A learnt activation, a scaled add, a loose parameter, a map of one channel."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem, self.act, self.one, self.two = conv(3), nn.PReLU(), conv(8), conv(8)
-        self.norm, self.spatial = nn.BatchNorm2d(8), nn.Conv2d(8, 1, 1)
-        self.offset, self.head = nn.Parameter(torch.full((1,), 0.3)), nn.Linear(8, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.act(self.stem(x))
-        x = x.add(self.norm(self.one(x)), alpha=0.1).relu()
-        x = F.relu(self.two(x) + self.offset)
-        x = F.relu(x + self.spatial(x))
-        return self.head(x.mean((2, 3)))  # type: ignore[no-any-return]
-
-
-ODD = {
-    "relu behind the stage": (ReluBehindTheStage, (3, 16, 16)),
-    "relu first": (ReluFirst, (3, 16, 16)),
-    "odds": (Odds, (3, 16, 16)),
-}
-
-
 @pytest.mark.parametrize("align", ["pool", "pad"])
-@pytest.mark.parametrize("name", ["resnet20", "resnet164", "mobilenet_v2", *NETWORKS, *ODD])
+@pytest.mark.parametrize(
+    "name", ["resnet20", "resnet164", "mobilenet_v2", *NETWORKS, *ODD_NETWORKS]
+)
 def test_one_shape_is_what_slim_makes_of_it(name: str, align: Align) -> None:
     """Where one candidate is drawn nothing has to be aligned: so this holds for every alignment.
 
@@ -213,7 +143,7 @@ def test_one_shape_is_what_slim_makes_of_it(name: str, align: Align) -> None:
     """
     torch.manual_seed(0)
     make: Callable[[], nn.Module]
-    known = {**NETWORKS, **ODD}
+    known = {**NETWORKS, **ODD_NETWORKS}
     make, input_shape = known.get(name, (partial(tas.models.build, name), (3, 16, 16)))
     model = randomise(make()).double().eval()
     space = tas.Space.trace(model, input_shape)
@@ -222,7 +152,7 @@ def test_one_shape_is_what_slim_makes_of_it(name: str, align: Align) -> None:
     generator = torch.Generator().manual_seed(1)
     for shape in (space.full, *(space.sample(generator) for _ in range(3))):
         small = tas.slim(model, space, shape).eval()
-        ours = net(images, only(net, shape))
+        ours = net(images, draw_of(net, shape))
         torch.testing.assert_close(ours, small(images), rtol=1e-9, atol=1e-10)
 
 
@@ -232,11 +162,11 @@ def test_argmax_sampled_and_mixture_can_be_asked_for() -> None:
     space = tas.Space.trace(model, (3, 16, 16))
     net = SuperNet(model, space).eval()
     x = torch.randn(2, 3, 16, 16)
-    assert torch.equal(net(x), net(x, net.likeliest()))
+    assert torch.equal(net(x), net(x, net.most_probable_sizes()))
     small = tas.slim(model, space, net.argmax()).eval()
     torch.testing.assert_close(net(x), small(x), rtol=1e-3, atol=1e-4)
-    assert not torch.allclose(net(x, net.drawn()), net(x, net.drawn()))
-    assert torch.equal(net(x, net.mixture()), net(x, net.mixture()))
+    assert not torch.allclose(net(x, net.draw()), net(x, net.draw()))
+    assert torch.equal(net(x, net.softmax_mixture()), net(x, net.softmax_mixture()))
 
 
 def test_draws_come_from_the_generator_alone() -> None:
@@ -245,7 +175,7 @@ def test_draws_come_from_the_generator_alone() -> None:
     for seed in (5, 5, 6):
         torch.randn(seed)  # what others draw does not matter
         net.generator.manual_seed(seed)
-        draws.append(net.drawn())
+        draws.append(net.draw())
     assert torch.equal(draws[0].weights, draws[1].weights)
     assert torch.equal(draws[0].depths, draws[1].depths)
     assert not torch.equal(draws[0].weights, draws[2].weights)
@@ -259,7 +189,7 @@ def test_candidates_are_drawn_by_their_probability() -> None:
     counts = torch.zeros(3)
     for _ in range(4000):
         # with a high temperature of the noise the candidates are drawn evenly, so it is 1 here
-        draw = gumbel_draw(alpha, beta, tau=1.0, select=1, generator=generator)
+        draw = draw_gumbel(alpha, beta, tau=1.0, select=1, generator=generator)
         counts[draw.candidates[0, 0]] += 1
     share = counts / 4000
     # softmax of log p + Gumbel noise, on average, drawn from once more
@@ -311,13 +241,13 @@ def test_channels_last_and_contiguous_memory_give_the_same(align: Align) -> None
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["mobilenet_v2", *NETWORKS, *ODD])
+@pytest.mark.parametrize("name", ["mobilenet_v2", *NETWORKS, *ODD_NETWORKS])
 @pytest.mark.parametrize("residual", ["pad", "project", "tied"])
 def test_every_choice_learns(name: str, residual: Join) -> None:
     """In channels-last memory, as in a search, on images that are never one pixel small."""
     torch.manual_seed(3)  # one in which no gate of a few units is dead from the start
     make: Callable[[], nn.Module]
-    known = {**NETWORKS, **ODD}
+    known = {**NETWORKS, **ODD_NETWORKS}
     make, input_shape = known.get(name, (partial(tas.models.build, name), (3, 64, 64)))
     model = randomise(make())
     space = tas.Space.trace(model, input_shape, residual=residual)

@@ -1,11 +1,11 @@
-"""Plain networks, by name."""
+"""Plain networks, built by name. They know nothing of pruning or search."""
 
 from collections.abc import Callable
 
 from torch import nn
 
 from ..spelling import nearest
-from .mobilenet import mobilenet_v2
+from .mobilenet import MobileNetV2
 from .resnet import cifar_resnet, imagenet_resnet
 
 __all__ = ["build", "names"]
@@ -20,12 +20,12 @@ _BUILDERS: dict[str, Callable[[int, int], nn.Module]] = {
     "resnet18": lambda c, i: imagenet_resnet((2, 2, 2, 2), c, i, bottleneck=False),
     "resnet34": lambda c, i: imagenet_resnet((3, 4, 6, 3), c, i, bottleneck=False),
     "resnet50": lambda c, i: imagenet_resnet((3, 4, 6, 3), c, i, bottleneck=True),
-    "mobilenet_v2": mobilenet_v2,
+    "mobilenet_v2": MobileNetV2,
 }
 
 
 def names() -> list[str]:
-    """The networks that `build` knows."""
+    """The names of the networks that `build` can build."""
     return list(_BUILDERS)
 
 

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from ..layers import initialise
 from .resnet import Add
 
-__all__ = ["InvertedResidual", "MobileNetV2", "mobilenet_v2"]
+__all__ = ["InvertedResidual", "MobileNetV2"]
 
 
 def conv_norm(
@@ -19,7 +19,7 @@ def conv_norm(
 
 
 class InvertedResidual(nn.Module):
-    """Widen by a 1x1 convolution, filter each channel, narrow again without a nonlinearity."""
+    """A 1x1 convolution to more channels, a depthwise 3x3, a 1x1 to fewer, without activation."""
 
     def __init__(self, c_in: int, c_out: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -67,7 +67,3 @@ class MobileNetV2(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.head(self.stages(self.stem(x)))
         return self.classifier(self.dropout(x.mean((2, 3))))  # type: ignore[no-any-return]
-
-
-def mobilenet_v2(num_classes: int, in_channels: int) -> MobileNetV2:
-    return MobileNetV2(num_classes, in_channels)

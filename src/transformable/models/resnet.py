@@ -1,12 +1,12 @@
-"""ResNets as the paper's authors lay them out, for CIFAR (three stages) and ImageNet (four).
+"""ResNets in the authors' layout, for CIFAR (three stages) and ImageNet (four).
 
-A shortcut of stride 2 averages 2x2 pixels before its 1x1 convolution, so every pixel is seen; on
-CIFAR it has no batch norm. `projection_norm` is the authors' choice for the 1x1 convolutions that
-deriving puts where a block's input and output differ: with a batch norm, but not in the CIFAR
-bottleneck, which then loses the one it had, too.
+A shortcut of stride 2 averages 2x2 pixels before its 1x1 convolution, so that it uses every pixel;
+on CIFAR it has no batch norm. `projection_norm` is for pruning with `residual="project"`: whether
+the 1x1 convolutions in new shortcuts are followed by a batch norm. The authors use one, but not in
+the CIFAR bottleneck, where the shortcuts of stride 1 lose theirs, too.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ def conv(c_in: int, c_out: int, kernel: int, stride: int = 1) -> nn.Conv2d:
 
 
 class Add(nn.Module):
-    """Where a block's two branches meet: a module, so that the join has a name."""
+    """The residual add of a block, as a module, so that it has a name and can be replaced."""
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         return a + b
@@ -99,32 +99,10 @@ class ResNet(nn.Module):
         return self.classifier(x.mean((2, 3)))  # type: ignore[no-any-return]
 
 
-def stage(
-    block: Callable[[int, int, int, bool, bool], nn.Module],
-    c_in: int,
-    planes: int,
-    c_out: int,
-    blocks: int,
-    stride: int,
-    *,
-    norm_shortcut: bool,
-    projection_norm: bool,
-) -> nn.Sequential:
-    first = block(c_in, planes, stride, norm_shortcut, projection_norm)
-    rest = (block(c_out, planes, 1, norm_shortcut, projection_norm) for _ in range(blocks - 1))
-    return nn.Sequential(first, *rest)
-
-
 def cifar_resnet(blocks: int, num_classes: int, in_channels: int, *, bottleneck: bool) -> ResNet:
     stem = nn.Sequential(conv(in_channels, 16, 3), nn.BatchNorm2d(16), nn.ReLU())
-    block, expansion = (Bottleneck, 4) if bottleneck else (BasicBlock, 1)
-    stages, c_in = [], 16
-    for planes, stride in ((16, 1), (32, 2), (64, 2)):
-        c_out = expansion * planes
-        style = {"norm_shortcut": False, "projection_norm": not bottleneck}
-        stages.append(stage(block, c_in, planes, c_out, blocks, stride, **style))
-        c_in = c_out
-    return ResNet(stem, stages, nn.Linear(c_in, num_classes))
+    norms = {"norm_shortcut": False, "projection_norm": not bottleneck}
+    return _resnet(stem, (blocks,) * 3, (16, 32, 64), num_classes, bottleneck=bottleneck, **norms)
 
 
 def imagenet_resnet(
@@ -133,11 +111,29 @@ def imagenet_resnet(
     stem = nn.Sequential(
         conv(in_channels, 64, 7, 2), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
     )
+    norms = {"norm_shortcut": True, "projection_norm": True}
+    return _resnet(stem, blocks, (64, 128, 256, 512), num_classes, bottleneck=bottleneck, **norms)
+
+
+def _resnet(
+    stem: nn.Sequential,
+    blocks: Sequence[int],
+    planes: Sequence[int],
+    num_classes: int,
+    *,
+    bottleneck: bool,
+    norm_shortcut: bool,
+    projection_norm: bool,
+) -> ResNet:
+    """Stages of so many blocks and planes; every stage but the first halves the resolution."""
     block, expansion = (Bottleneck, 4) if bottleneck else (BasicBlock, 1)
-    stages, c_in = [], 64
-    for n, planes, stride in zip(blocks, (64, 128, 256, 512), (1, 2, 2, 2), strict=True):
-        c_out = expansion * planes
-        style = {"norm_shortcut": True, "projection_norm": True}
-        stages.append(stage(block, c_in, planes, c_out, n, stride, **style))
-        c_in = c_out
+    stages: list[nn.Sequential] = []
+    c_in = planes[0]
+    for count, width in zip(blocks, planes, strict=True):
+        layers = []
+        for i in range(count):
+            stride = 2 if stages and i == 0 else 1
+            layers.append(block(c_in, width, stride, norm_shortcut, projection_norm))
+            c_in = expansion * width
+        stages.append(nn.Sequential(*layers))
     return ResNet(stem, stages, nn.Linear(c_in, num_classes))

@@ -1,4 +1,5 @@
-"""Relus that are done in place, where a relu is all that reads a norm or an add."""
+"""Fuses a relu with the norm or the add before it, to be done in place, where nothing else reads
+the result of that norm or add."""
 
 import operator
 from collections.abc import Collection
@@ -9,7 +10,7 @@ from torch import fx, nn
 
 from ..models.resnet import Add
 from .fused_ops import add_relu
-from .mixed_layer import Mixed
+from .mixed_layer import MixedLayer
 
 __all__ = ["fuse_relus"]
 
@@ -18,63 +19,60 @@ RELUS = (F.relu, torch.relu, torch.relu_)
 
 
 def fuse_relus(
-    network: nn.Module,
-    graph: fx.Graph,
-    copies: dict[fx.Node, fx.Node],
-    ends: Collection[fx.Node],
+    body: fx.GraphModule, copies: dict[fx.Node, fx.Node], ends: Collection[fx.Node]
 ) -> None:
-    """Rewrite a copy of a graph; `copies` goes from the nodes of the original to those of the copy,
-    and `ends` are nodes of the original that have to stay as they are."""
+    """Rewrite the graph of a body. `copies` maps the nodes of the original graph to those of the
+    body and is kept up to date; `ends` are original nodes whose copies must stay as they are."""
     for original in list(copies):
-        if original.op == "output" or not _is_relu(network, original):
+        if original.op == "output" or not _is_relu(body, original):
             continue
         source, relu = original.all_input_nodes[0], copies[original]
         node = copies[source]
         if len(node.users) > 1 or source in ends:
             continue
-        module = _module(network, node)
-        if isinstance(module, Mixed) and isinstance(module.norm, nn.BatchNorm2d):
-            module.rectified = True
-        elif _is_add(network, node):
-            node = copies[source] = _replaced(network, graph, node)
+        module = _module(body, node)
+        if isinstance(module, MixedLayer) and isinstance(module.norm, nn.BatchNorm2d):
+            module.relu = True
+        elif _is_add(body, node):
+            node = copies[source] = _replace_add(body, node)
         else:
             continue
         relu.replace_all_uses_with(node)
-        graph.erase_node(relu)
+        body.graph.erase_node(relu)
         copies[original] = node
 
 
-def _replaced(network: nn.Module, graph: fx.Graph, add: fx.Node) -> fx.Node:
-    # what a norm gives is kept by nobody, so the sum can be put in its place
-    sides = sorted(add.all_input_nodes, key=lambda side: not _is_free(network, side))
-    with graph.inserting_before(add):
-        call = graph.call_function(add_relu, (*sides, _is_free(network, sides[0])))
+def _replace_add(body: fx.GraphModule, add: fx.Node) -> fx.Node:
+    # no backward pass needs the output of a norm, so the sum may overwrite it
+    operands = sorted(add.all_input_nodes, key=lambda node: not _may_overwrite(body, node))
+    with body.graph.inserting_before(add):
+        call = body.graph.call_function(add_relu, (*operands, _may_overwrite(body, operands[0])))
     add.replace_all_uses_with(call)
-    graph.erase_node(add)
+    body.graph.erase_node(add)
     return call
 
 
-def _is_free(network: nn.Module, node: fx.Node) -> bool:
-    """Whether a tensor is what a layer and its norm have made, for one reader alone."""
-    module = _module(network, node)
-    made = isinstance(module, Mixed) and not module.rectified and module.norm is not None
-    return made and len(node.users) == 1
+def _may_overwrite(body: fx.GraphModule, node: fx.Node) -> bool:
+    """Whether a tensor is the output of a norm without relu and is read only once."""
+    module = _module(body, node)
+    of_norm = isinstance(module, MixedLayer) and not module.relu and module.norm is not None
+    return of_norm and len(node.users) == 1
 
 
-def _is_relu(network: nn.Module, node: fx.Node) -> bool:
+def _is_relu(body: fx.GraphModule, node: fx.Node) -> bool:
     if node.op == "call_method":
         return node.target in ("relu", "relu_")
-    return type(_module(network, node)) is nn.ReLU or node.target in RELUS
+    return type(_module(body, node)) is nn.ReLU or node.target in RELUS
 
 
-def _is_add(network: nn.Module, node: fx.Node) -> bool:
-    """Of two tensors, and nothing but that."""
+def _is_add(body: fx.GraphModule, node: fx.Node) -> bool:
+    """Whether a node is a plain sum of two tensors."""
     if len(node.all_input_nodes) != 2 or len(node.args) != 2 or node.kwargs:
         return False
     if node.op == "call_method":
         return node.target in ("add", "add_")
-    return isinstance(_module(network, node), Add) or node.target in ADDS
+    return isinstance(_module(body, node), Add) or node.target in ADDS
 
 
-def _module(network: nn.Module, node: fx.Node) -> nn.Module | None:
-    return network.get_submodule(str(node.target)) if node.op == "call_module" else None
+def _module(body: fx.GraphModule, node: fx.Node) -> nn.Module | None:
+    return body.get_submodule(str(node.target)) if node.op == "call_module" else None

@@ -1,9 +1,9 @@
-"""The two operations that a search adds to a network, at next to no cost.
+"""The operations that a supernet adds to a network, fused so that they cost little.
 
-Batch normalisation and the mixing of channels are one: M (x - mean) / std + shift. The statistics
-are one pass over x; the rest is one 1x1 convolution, whose weights they are folded into. Going
-back, the two sums that the norm needs are small products of the gradient of M, which is asked for
-anyway: what is left is a convolution and one pass. Nothing but x is kept, as in a plain batch norm.
+Batch normalisation and a channel matrix are one operation: M (x - mean) / std + shift. The forward
+pass reads x once for the statistics and folds them into one 1x1 convolution. The backward pass
+gets the two sums of a batch norm from the gradient of M, which is needed anyway, so it takes one
+convolution and one pass over x. Like a plain batch norm, it saves nothing but x.
 
 The outputs of a stage at its depths are added up as they come, while they are in the cache.
 """
@@ -15,25 +15,25 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-__all__ = ["add_relu", "aligned_sum", "norm_mix", "tap"]
+__all__ = ["add_aligned", "add_relu", "add_weighted", "norm_then_matrix"]
 
 POINTWISE = [1, 1], [0, 0], [1, 1], False, [0, 0], 1
-"""A 1x1 convolution: stride, padding, dilation, transposed, output padding, groups."""
+"""Of a 1x1 convolution: stride, padding, dilation, transposed, output padding, groups."""
 
 
-def norm_mix(
+def norm_then_matrix(
     x: Tensor, norm: nn.BatchNorm2d, matrix: Tensor, shift: Tensor | None, *, relu: bool = False
 ) -> Tensor:
-    """The same as ``F.conv2d(norm(x), matrix[:, :, None, None], shift)``, of a norm without affine.
+    """``F.conv2d(norm(x), matrix[:, :, None, None], shift)``, for a norm without affine part.
 
-    A matrix of one dimension is a diagonal: that is what a plain batch norm does. A relu, if it is
-    asked for, is done in place.
+    A matrix of one dimension is the diagonal of one, as in a plain batch norm. With `relu`, a relu
+    follows, in place.
 
     >>> x, norm, matrix = torch.randn(2, 3, 4, 4), nn.BatchNorm2d(3, affine=False), torch.eye(3)
-    >>> bool(torch.allclose(norm_mix(x, norm, matrix, None), norm(x), atol=1e-5))
+    >>> bool(torch.allclose(norm_then_matrix(x, norm, matrix, None), norm(x), atol=1e-5))
     True
     """
-    if not _usual(norm) or (matrix.ndim == 2 and not _exact(x)):
+    if not _uses_batch_statistics(norm) or (matrix.ndim == 2 and not _is_full_precision(x)):
         x = norm(x)
         if matrix.ndim == 1:
             shape = -1, *[1] * (x.ndim - 2)
@@ -54,25 +54,24 @@ def norm_mix(
         )
     if shift is None:
         shift = matrix.new_zeros(len(matrix))
-    mixed: Tensor = NormMix.apply(  # type: ignore[no-untyped-call]
+    result: Tensor = NormThenMatrix.apply(  # type: ignore[no-untyped-call]
         x, matrix, shift, mean, (variance + norm.eps).rsqrt(), relu
     )
-    return mixed
+    return result
 
 
-def _usual(norm: nn.BatchNorm2d) -> bool:
+def _uses_batch_statistics(norm: nn.BatchNorm2d) -> bool:
     plain = type(norm) in (nn.BatchNorm1d, nn.BatchNorm2d)
-    learning = norm.training and norm.track_running_stats and norm.momentum is not None
-    return plain and learning
+    return plain and norm.training and norm.track_running_stats and norm.momentum is not None
 
 
-def _exact(x: Tensor) -> bool:
+def _is_full_precision(x: Tensor) -> bool:
     full = x.dtype in (torch.float32, torch.float64) and x.device.type in ("cpu", "cuda")
     return full and not torch.is_autocast_enabled(x.device.type)
 
 
-class NormMix(torch.autograd.Function):
-    """The gradients of the folded convolution, turned into those of the norm."""
+class NormThenMatrix(torch.autograd.Function):
+    """Computes the gradients of the norm from those of the folded convolution."""
 
     @staticmethod
     def forward(
@@ -88,7 +87,7 @@ class NormMix(torch.autograd.Function):
         out = torch.conv2d(x, _kernel(folded), shift.addmv(folded, mean, alpha=-1))
         if relu:
             out.relu_()
-        # the next layer keeps its input anyway, so a rectified output costs no memory
+        # the next layer saves its input anyway, so saving the output of the relu is free
         ctx.save_for_backward(x, folded, mean, scale, out if relu else None)
         return out
 
@@ -100,20 +99,20 @@ class NormMix(torch.autograd.Function):
             grad = grad.contiguous(memory_format=torch.channels_last)
         if out is not None:
             grad = torch.ops.aten.threshold_backward(grad, out, 0)
-        # the convolution would give the sums too, but takes half as long again to do so
+        # convolution_backward could return the sums too, but takes 1.5 times as long with them
         sums = grad.permute(0, 2, 3, 1).flatten(0, 2).sum(0)
         products = torch.ops.aten.convolution_backward(
             grad, x, _kernel(folded), None, *POINTWISE, [False, True, False]
         )[1]
-        of_matrix = products.flatten(1).addr_(sums, mean, alpha=-1).mul_(scale)
-        of_x = None
+        matrix_grad = products.flatten(1).addr_(sums, mean, alpha=-1).mul_(scale)
+        x_grad = None
         if ctx.needs_input_grad[0]:
-            each = -x.shape[1] / x.numel()
-            slope = (folded * of_matrix).sum(0).mul_(scale).mul_(each)
-            offset = torch.addmv(slope * mean, folded.t(), sums, beta=-1, alpha=each)
-            of_x = torch.conv2d(grad, _kernel(folded.t()), offset)
-            of_x.addcmul_(x, slope.view(-1, 1, 1))
-        return of_x, of_matrix, sums, None, None, None
+            per_value = -x.shape[1] / x.numel()
+            slope = (folded * matrix_grad).sum(0).mul_(scale).mul_(per_value)
+            offset = torch.addmv(slope * mean, folded.t(), sums, beta=-1, alpha=per_value)
+            x_grad = torch.conv2d(grad, _kernel(folded.t()), offset)
+            x_grad.addcmul_(x, slope.view(-1, 1, 1))
+        return x_grad, matrix_grad, sums, None, None, None
 
 
 def _kernel(matrix: Tensor) -> Tensor:
@@ -122,7 +121,7 @@ def _kernel(matrix: Tensor) -> Tensor:
 
 
 def add_relu(a: Tensor, b: Tensor, in_place: bool = False) -> Tensor:
-    """``F.relu(a + b)`` with one tensor less, or two if it may be done in place of ``a``.
+    """``F.relu(a + b)`` with one tensor less in memory, or two less in place of ``a``.
 
     >>> add_relu(torch.tensor([1.0, -1.0]), torch.tensor([1.0, -1.0]))
     tensor([2., 0.])
@@ -130,20 +129,20 @@ def add_relu(a: Tensor, b: Tensor, in_place: bool = False) -> Tensor:
     return (a.add_(b) if in_place and a.shape == b.shape else a + b).relu_()
 
 
-def tap(x: Tensor, weight: Tensor, total: Tensor | None) -> tuple[Tensor, Tensor]:
-    """x itself, and ``total + weight * x`` (``weight * x`` without a total, which is overwritten).
+def add_weighted(x: Tensor, weight: Tensor, total: Tensor | None) -> tuple[Tensor, Tensor]:
+    """x itself, and ``total + weight * x``, in place of ``total``; no total counts as 0.
 
-    That both come out of one operation lets it add their gradients in one pass.
+    One operation returns both, so that the backward pass adds their gradients in one pass.
 
-    >>> tap(torch.ones(1), torch.tensor(2.0), torch.ones(1))[1]
+    >>> add_weighted(torch.ones(1), torch.tensor(2.0), torch.ones(1))[1]
     tensor([3.])
     """
-    result: tuple[Tensor, Tensor] = Tap.apply(x, weight, total)  # type: ignore[no-untyped-call]
+    result: tuple[Tensor, Tensor] = AddWeighted.apply(x, weight, total)  # type: ignore[no-untyped-call]
     return result
 
 
-class Tap(torch.autograd.Function):
-    """No product of a weight and a tensor is ever kept."""
+class AddWeighted(torch.autograd.Function):
+    """Saves x and the weight, never their product."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, total: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -157,32 +156,34 @@ class Tap(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Any, of_x: Tensor | None, of_total: Tensor | None
+        ctx: Any, x_grad: Tensor | None, total_grad: Tensor | None
     ) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        of_weight = None
-        if of_total is not None:
+        weight_grad = None
+        if total_grad is not None:
             if ctx.needs_input_grad[0]:
-                product = of_total * weight if of_x is None else of_x.addcmul(of_total, weight)
-                of_x = product
+                if x_grad is None:
+                    x_grad = total_grad * weight
+                else:
+                    x_grad = x_grad.addcmul(total_grad, weight)
             if ctx.needs_input_grad[1]:
-                of_weight = torch.dot(_flat(of_total), _flat(x))
-        return of_x, of_weight, of_total if ctx.needs_input_grad[2] else None
+                weight_grad = torch.dot(_flat(total_grad), _flat(x))
+        return x_grad, weight_grad, total_grad if ctx.needs_input_grad[2] else None
 
 
-def aligned_sum(x: Tensor, matrix: Tensor, total: Tensor) -> Tensor:
+def add_aligned(x: Tensor, matrix: Tensor, total: Tensor) -> Tensor:
     """``total`` plus the product of a constant matrix and the channels of ``x``.
 
     >>> x = torch.ones(1, 2, 1, 1)
-    >>> aligned_sum(x, torch.tensor([[1.0, 1.0], [0.0, 0.0]]), x).flatten()
+    >>> add_aligned(x, torch.tensor([[1.0, 1.0], [0.0, 0.0]]), x).flatten()
     tensor([3., 1.])
     """
-    result: Tensor = AlignedSum.apply(x, matrix, total)  # type: ignore[no-untyped-call]
+    result: Tensor = AddAligned.apply(x, matrix, total)  # type: ignore[no-untyped-call]
     return result
 
 
-class AlignedSum(torch.autograd.Function):
-    """The sum is made in place of the product."""
+class AddAligned(torch.autograd.Function):
+    """Adds the total in place of the product."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, matrix: Tensor, total: Tensor) -> Tensor:
@@ -197,5 +198,5 @@ class AlignedSum(torch.autograd.Function):
 
 
 def _flat(x: Tensor) -> Tensor:
-    """As one row, in the order of its memory if it is channels-last."""
+    """As one row; a channels-last tensor in the order of its memory."""
     return (x.permute(0, 2, 3, 1) if x.ndim == 4 else x).reshape(-1)

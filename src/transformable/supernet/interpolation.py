@@ -1,59 +1,63 @@
-"""Channel-wise interpolation: how a narrow feature map is spread over more channels.
+"""Channel-wise interpolation (CWI): how a narrow feature map is aligned with a wider one.
 
-Every kind of it is a matrix with at most two entries in a row, so it is kept as that: for each
-channel of the wide map the two channels of the narrow one that it comes from, and their weights.
+It is linear along channels, and every channel of the wide map depends on at most two channels of
+the narrow one. So it is stored sparsely: two source channels and two weights per wide channel.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from ..settings import Align
 
-__all__ = ["matrix", "spread", "tables"]
+__all__ = ["interpolate", "interpolate_candidates", "interpolation_matrix"]
 
 
-def spread(narrow: int, wide: int, align: Align) -> tuple[Tensor, Tensor]:
-    """For each of `wide` channels two source channels and two weights.
+def interpolate(narrow: int, wide: int, align: Align) -> tuple[Tensor, Tensor]:
+    """The source channels and the weights of each wide channel, both (wide, 2).
 
-    >>> spread(2, 3, "pool")[0].tolist(), spread(2, 3, "pool")[1].tolist()
+    >>> sources, weights = interpolate(2, 3, "pool")
+    >>> sources.tolist(), weights.tolist()
     ([[0, 0], [0, 1], [1, 1]], [[1.0, 0.0], [0.5, 0.5], [1.0, 0.0]])
     """
     channel = torch.arange(wide)
     if align == "pad":
-        sources = channel.clamp(max=narrow - 1)[:, None].expand(-1, 2)
+        first = last = channel.clamp(max=narrow - 1)
         weights = torch.stack([(channel < narrow).double(), torch.zeros(wide).double()], 1)
-    elif align == "pool":
+        return torch.stack([first, last], 1), weights
+    if align == "pool":
         # the mean over [floor(i n / w), ceil((i + 1) n / w)), which is one channel or two
         first = channel * narrow // wide
         last = -(-(channel + 1) * narrow // wide) - 1
-        sources = torch.stack([first, last], 1)
         second = (last > first).double() / 2
-        weights = torch.stack([1 - second, second], 1)
     elif align == "linear":
         position = ((channel.double() + 0.5) * narrow / wide - 0.5).clamp(min=0)
         first = position.long()
         last = (first + 1).clamp(max=narrow - 1)
-        sources = torch.stack([first, last], 1)
         second = position - first
-        weights = torch.stack([1 - second, second], 1)
     else:
         raise ValueError(f"align must be one of pool, linear, pad, not {align!r}")
-    return sources, weights
+    return torch.stack([first, last], 1), torch.stack([1 - second, second], 1)
 
 
-def matrix(narrow: int, wide: int, align: Align) -> Tensor:
-    """The same as a matrix, wide x narrow."""
-    sources, weights = spread(narrow, wide, align)
-    return torch.zeros(wide, narrow).double().scatter_add(1, sources, weights)
+@lru_cache(maxsize=1000)
+def interpolation_matrix(
+    narrow: int, wide: int, size: int, align: Align, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """The same as a dense matrix (size, size), zero outside of its wide x narrow corner."""
+    sources, weights = interpolate(narrow, wide, align)
+    matrix = torch.zeros(size, size, dtype=torch.float64)
+    matrix[:wide].scatter_add_(1, sources, weights)
+    return matrix.to(device=device, dtype=dtype)
 
 
-def tables(candidates: Sequence[int], align: Align) -> tuple[Tensor, Tensor]:
-    """Sources and weights from each candidate width to each that is no narrower.
+def interpolate_candidates(candidates: Sequence[int], align: Align) -> tuple[Tensor, Tensor]:
+    """Sources and weights from each candidate width to each candidate that is as wide or wider.
 
-    Both are (narrow candidate, wide candidate, channel of the widest, 2); channels that a wide
-    candidate does not have get the weight 0.
+    Both are (narrow candidate, wide candidate, channel of the widest, 2). Channels that the wide
+    candidate does not have get weight 0.
     """
     count, widest = len(candidates), max(candidates)
     sources = torch.zeros(count, count, widest, 2, dtype=torch.long)
@@ -61,5 +65,5 @@ def tables(candidates: Sequence[int], align: Align) -> tuple[Tensor, Tensor]:
     for i, narrow in enumerate(candidates):
         for j, wide in enumerate(candidates):
             if narrow <= wide:
-                sources[i, j, :wide], weights[i, j, :wide] = spread(narrow, wide, align)
+                sources[i, j, :wide], weights[i, j, :wide] = interpolate(narrow, wide, align)
     return sources, weights

@@ -1,73 +1,82 @@
-"""The parts of a searchable network: a layer whose channels are mixed, a stage whose depths are."""
+"""The modules of a supernet: a layer with mixed widths, a stage with mixed depths."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .fused_ops import aligned_sum, norm_mix, tap
+from .fused_ops import add_aligned, add_weighted, norm_then_matrix
 
-__all__ = ["DepthMix", "Mix", "Mixed", "keep_alive"]
-
-Mix = tuple[Tensor, Tensor | None]
-"""A matrix over channels, or its diagonal if it has nothing else, and a shift."""
+__all__ = ["ChannelMatrix", "MixedDepths", "MixedLayer", "mask_channels"]
 
 
-class Mixed(nn.Module):
-    """A layer with its norm; what the drawn candidates make of it is a matrix and a shift."""
+class ChannelMatrix(NamedTuple):
+    """A linear map over channels, y = matrix @ x + shift."""
+
+    matrix: Tensor
+    """(channel, channel), or (channel,) if the matrix is diagonal."""
+    shift: Tensor | None
+
+
+class MixedLayer(nn.Module):
+    """A layer and the norm behind it. The norm's affine part is replaced by the channel matrix that
+    the drawn candidates make together."""
 
     def __init__(self, layer: nn.Module, norm: Any) -> None:
         super().__init__()
         self.layer = layer
         self.norm = norm
-        self.rectified = False
+        self.relu = False
         if norm is not None:
             norm.affine, norm.weight, norm.bias = False, None, None
 
-    def forward(self, x: Tensor, mix: Mix) -> Tensor:
+    def forward(self, x: Tensor, mix: ChannelMatrix) -> Tensor:
         x = self.layer(x)
         matrix, shift = mix
         if self.norm is not None and (x.ndim == 4 or matrix.ndim == 1):
-            return norm_mix(x, self.norm, matrix, shift, relu=self.rectified)
+            return norm_then_matrix(x, self.norm, matrix, shift, relu=self.relu)
         if self.norm is not None:
             x = self.norm(x)
         if matrix.ndim == 1:
-            return keep_alive(x, matrix)
+            return mask_channels(x, matrix)
         if x.ndim == 4:
             return F.conv2d(x, matrix[:, :, None, None], shift)
         return F.linear(x, matrix, shift)
 
 
 @dataclass(frozen=True)
-class DepthMix:
-    """How the outputs of a stage at its depths are mixed (eq. 5): outputs of one width are one
-    group, added up before they are aligned, which is linear."""
+class MixedDepths:
+    """The weighted sum of a stage's outputs at its candidate depths (eq. 5).
+
+    Alignment is linear, so outputs of the same width are added up first, into one total per width,
+    and each total is aligned once.
+    """
 
     weights: tuple[Tensor, ...]
-    groups: list[int]
-    """The group of each depth."""
+    """The weight of each depth."""
+    total_of: list[int]
+    """The index of the total that the output of each depth is added to."""
     alignments: list[Tensor | None]
-    """What aligns each group, if it has to be."""
+    """The matrix that aligns each total with the widest, None where there is nothing to align."""
 
-    def tap(
+    def add(
         self, depth: int, x: Tensor, totals: dict[int, Tensor]
     ) -> tuple[Tensor, dict[int, Tensor]]:
-        """The output at a depth, for the next block; and the totals with it."""
-        group = self.groups[depth]
-        x, total = tap(x, self.weights[depth], totals.get(group))
-        return x, {**totals, group: total}
+        """Add the output x at a depth; x itself goes on to the next block."""
+        index = self.total_of[depth]
+        x, total = add_weighted(x, self.weights[depth], totals.get(index))
+        return x, {**totals, index: total}
 
-    def end(self, totals: dict[int, Tensor]) -> Tensor:
-        """What leaves the stage."""
-        widest = self.alignments.index(None)
-        total = totals[widest]
-        for group, alignment in enumerate(self.alignments):
+    def output(self, totals: dict[int, Tensor]) -> Tensor:
+        """The output of the stage: the sum of the aligned totals."""
+        result = totals[self.alignments.index(None)]
+        for index, alignment in enumerate(self.alignments):
             if alignment is not None:
-                total = aligned_sum(totals[group], alignment, total)
-        return total
+                result = add_aligned(totals[index], alignment, result)
+        return result
 
 
-def keep_alive(x: Tensor, mask: Tensor) -> Tensor:
-    """Each channel times its own number, 0 for those that are not there."""
+def mask_channels(x: Tensor, mask: Tensor) -> Tensor:
+    """Multiply each channel by its entry of the mask, 0 for a channel that no candidate has."""
     return x * mask.view(-1, *[1] * (x.ndim - 2))

@@ -1,5 +1,10 @@
-"""A network rewritten so that what its layers and stages give can be mixed from outside."""
+"""Rewrites a network into the body of a supernet, whose widths and depths are mixed from outside.
 
+The body takes the images and a dict that tells it how: the `ChannelMatrix` of each searched layer
+and the `MixedDepths` of each stage, by name; the mask of each masked layout, by its index.
+"""
+
+import copy
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,194 +18,238 @@ from ..slimming.slim import revive_dropout, slim
 from ..tracing import FixedWidth, Layer, LayerOutput, StageOutput, Union, channel_masks
 from ..tracing.space import Space
 from .fuse_relus import fuse_relus
-from .mixed_layer import Mixed, keep_alive
+from .mixed_layer import MixedLayer, mask_channels
 
-__all__ = ["Searchable", "Twin"]
+__all__ = ["RewrittenNetwork", "SearchedLayer", "rewrite"]
 
-# f(0) is not 0: dead channels come to life behind these
-RAISING = (
+# f(0) is not 0: absent channels would become nonzero behind these
+NONZERO_AT_ZERO = (
     *("sigmoid", "sigmoid_", "hardsigmoid", "softplus", "logsigmoid", "exp", "cos"),
     *("threshold", "clamp", "clamp_min", "constantpad2d"),
 )
-ADDING = ("add", "add_", "sub", "sub_", "iadd", "isub")
+ADDS = ("add", "add_", "sub", "sub_", "iadd", "isub")
 
 
 @dataclass(frozen=True)
-class Searchable:
-    """A layer whose width is searched: the choice that it follows, and what its norm has learnt."""
+class SearchedLayer:
+    """A layer whose width is searched, and the norm that it is fused with."""
 
     choice: str
+    """The layer that has the candidates: itself, or the one whose width it shares."""
+    norm: str | None
     scale: Tensor | None
+    """The affine parameters that the norm had."""
     shift: Tensor | None
 
 
-class Twin:
-    """The network at its widest, with a second input: a dict of what each part is mixed with.
+@dataclass(frozen=True)
+class RewrittenNetwork:
+    """The body, and what is needed to control it and to turn it back into a network."""
 
-    `mixed` are the layers that take a matrix, by name; `ends` the stages that take weights, with
-    the layouts of their outputs by depth; `masked` the layouts whose dead channels have to be set
-    to zero again, with their sizes.
-    """
-
-    def __init__(self, model: nn.Module, space: Space) -> None:
-        widest = {name: sizes[-1] for name, sizes in space.widths.items()}
-        network = slim(model, space, Shape(widest, space.full.depths))
-        # an add of different widths is a plain add here, also where deriving will project
-        residual: Literal["tied", "pad"] = "tied" if space.residual == "tied" else "pad"
-        self.space = Space.trace(network, space.input_shape, residual=residual)
-        self.shares = space.shares
-        self.searched = set(space.widths)
-        self.layouts = self.space.layouts
-        self.mixed: dict[str, Searchable] = {}
-        self.masked: dict[int, int] = {}
-        self.ends: dict[str, list[int]] = {}
-        self.sizes: dict[str, int] = {}
-        self.modules = dict(network.named_modules())
-        for module in self.modules.values():
-            if hasattr(module, "inplace"):
-                module.inplace = False  # the output of a block is read twice here
-        self.body = self._rewrite(network, space)
+    body: fx.GraphModule
+    network: nn.Module
+    """The network at its widest. It shares the layers of the body, so its norms are not affine."""
+    space: Space
+    """The trace of that network."""
+    choices: Mapping[str, str]
+    """For each layer with a width in `space`, the layer that has the candidates."""
+    layers: Mapping[str, SearchedLayer]
+    stage_outputs: Mapping[str, list[int]]
+    """The layouts of the outputs of each stage at its candidate depths."""
+    masked: set[int]
+    """The layouts whose absent channels have to be set to zero again."""
+    in_place: list[str]
+    """The modules that worked in place before they were rewritten."""
 
     def masks(self, widths: Mapping[str, int], depths: Mapping[str, list[int]]) -> list[int]:
-        """Which channels of each layout are alive, when these are the widest of each layer and the
-        depths of each stage that are in the mix."""
+        """The channels of each layout that are present, for the widest drawn candidate of each
+        layer and the drawn depths of each stage."""
         layouts = [
             Union(layout.size, tuple(layout.parts[depth - 1] for depth in depths[layout.stage]))
             if isinstance(layout, StageOutput)
             else layout
-            for layout in self.layouts
+            for layout in self.space.layouts
         ]
         full = self.space.full.widths
-        all_widths = {n: widths.get(self.shares.get(n, n), full[n]) for n in full}
-        return channel_masks(layouts, Shape(all_widths))
+        return channel_masks(
+            layouts, Shape({n: widths.get(self.choices[n], full[n]) for n in full})
+        )
 
-    def _rewrite(self, network: nn.Module, space: Space) -> fx.GraphModule:
+    def restore(self, affine: Mapping[str, tuple[Tensor, Tensor]]) -> nn.Module:
+        """The network at its widest, ordinary again, with the present weights of the body (it may
+        share tensors with it).
+
+        `affine` has the scale and shift for the norm of each layer whose norm was affine.
+        """
+        network = copy.deepcopy(self.network).train(self.body.training)
+        # tensors outside of layers are not shared once the body has been moved
+        state = self.body.state_dict()
+        network.to(next(iter(state.values())).device)
+        network.load_state_dict(state, strict=False, assign=True)
+        for name, (scale, shift) in affine.items():
+            norm: Any = network.get_submodule(str(self.layers[name].norm))
+            norm.affine = True
+            norm.weight, norm.bias = nn.Parameter(scale.detach()), nn.Parameter(shift.detach())
+        for name in self.in_place:
+            network.get_submodule(name).inplace = True  # type: ignore[assignment]
+        return network
+
+
+def rewrite(model: nn.Module, space: Space) -> RewrittenNetwork:
+    """Rewrite a copy of a network, at the largest candidate widths of a space."""
+    widest = {name: sizes[-1] for name, sizes in space.widths.items()}
+    network = slim(model, space, Shape(widest, space.full.depths))
+    # an add of different widths is a plain add here, also where slim will project
+    residual: Literal["tied", "pad"] = "tied" if space.residual == "tied" else "pad"
+    traced = Space.trace(network, space.input_shape, residual=residual)
+    in_place = []
+    for name, module in network.named_modules():
+        if getattr(module, "inplace", False):
+            module.inplace = False  # the output of a block is read twice
+            in_place.append(name)
+    rewriter = _Rewriter(network, traced, space)
+    rewriter.run()
+    return RewrittenNetwork(
+        body=rewriter.body,
+        network=network,
+        space=traced,
+        choices={name: space.shares.get(name, name) for name in traced.full.widths},
+        layers=rewriter.layers,
+        stage_outputs=rewriter.stage_outputs,
+        masked=rewriter.masked,
+        in_place=in_place,
+    )
+
+
+class _Rewriter:
+    """The body while it is being rewritten.
+
+    `network` has the trace `traced`; `space` is that of the model, with the candidates. `copies`
+    maps the nodes of the trace to those of the body.
+    """
+
+    def __init__(self, network: nn.Module, traced: Space, space: Space) -> None:
+        self.traced, self.space = traced, space
         graph = fx.Graph()
-        copies: dict[fx.Node, fx.Node] = {}
-        graph.output(graph.graph_copy(self.space.graph, copies))
-        first = next(node for node in graph.nodes if node.op != "placeholder")
-        with graph.inserting_before(first):
-            mixes = graph.placeholder("mixes")
-        layers = {layer.name: layer for layer in self.space.layers}
+        self.copies: dict[fx.Node, fx.Node] = {}
+        graph.output(graph.graph_copy(traced.graph, self.copies))
+        # modules of its own that contain the layers of the network
+        self.body = fx.GraphModule(network, graph)
+        self.graph = self.body.graph
+        first = next(node for node in self.graph.nodes if node.op != "placeholder")
+        with self.graph.inserting_before(first):
+            self.mixes = self.graph.placeholder("mixes")
+        self.layers: dict[str, SearchedLayer] = {}
+        self.stage_outputs: dict[str, list[int]] = {}
+        self.masked: set[int] = set()
+
+    def run(self) -> None:
+        layers = {layer.name: layer for layer in self.traced.layers}
         fused: set[fx.Node] = set()
-        for original in self.space.graph.nodes:
-            if original.op in ("output", "placeholder") or original in fused:
+        for node in self.traced.graph.nodes:
+            if node.op in ("output", "placeholder") or node in fused:
                 continue
-            layer = layers.get(str(original.target)) if original.op == "call_module" else None
-            layout = self.space.layout_of.get(original)
-            if layer and layer.kind in ("conv", "linear") and self._choice(layer.outputs):
-                norm = _norm_behind(original, layers)
-                if norm and not hasattr(self.modules[str(norm.target)], "affine"):
-                    norm = None  # a PReLU has a number for each channel too
-                self._mix(network, graph, copies, original, norm, mixes)
+            layer = layers.get(str(node.target)) if node.op == "call_module" else None
+            choice = self._choice(layer) if layer else None
+            if choice:
+                norm = self._norm_behind(node, layers)
+                self._mix_widths(node, norm, choice)
                 fused.update([norm] if norm else [])
-            elif layout is not None and self._revives(original, layer):
-                self._mask(graph, copies, original, layout, mixes)
-        ends = {node for stage in self.space.stages.values() for node in stage.ends}
-        fuse_relus(network, graph, copies, ends)
-        for name, sizes in space.depths.items():
-            self._mix_depths(graph, copies, name, sizes, mixes)
-        revive_dropout(network, graph)
-        return fx.GraphModule(network, graph)
+            elif node in self.traced.layout_of and self._wakes_channels(node, layer):
+                self._mask(node)
+        ends = {node for stage in self.traced.stages.values() for node in stage.ends}
+        fuse_relus(self.body, self.copies, ends)
+        for name, depths in self.space.depths.items():
+            self._mix_depths(name, depths)
+        revive_dropout(self.body, self.graph)
+        for norm in fused:
+            self.body.delete_submodule(str(norm.target))
+        self.body.delete_all_unused_submodules()
+        self.body.recompile()
 
-    def _choice(self, index: int) -> str | None:
-        """The choice of the space that a layer of the twin follows; the two are traced apart, and
-        a projected add ties layers that a padded one does not."""
-        layout = self.layouts[index]
-        if not isinstance(layout, LayerOutput):
+    def _choice(self, layer: Layer) -> str | None:
+        """The layer of the space whose candidates this one follows. The ties of the two traces may
+        differ: a projected add ties layers that a padded one does not."""
+        layout = self.traced.layouts[layer.outputs]
+        if layer.kind not in ("conv", "linear") or not isinstance(layout, LayerOutput):
             return None
-        choice = self.shares.get(layout.layer, layout.layer)
-        return choice if choice in self.searched else None
+        choice = self.space.shares.get(layout.layer, layout.layer)
+        return choice if choice in self.space.widths else None
 
-    def _mix(
-        self,
-        network: nn.Module,
-        graph: fx.Graph,
-        copies: dict[fx.Node, fx.Node],
-        original: fx.Node,
-        norm: fx.Node | None,
-        mixes: fx.Node,
-    ) -> None:
-        name, node = str(original.target), copies[original]
-        module: Any = network.get_submodule(str(norm.target)) if norm else None
-        choice = self._choice(self.space.layout_of[original])
-        assert choice is not None
-        learnt = (module.weight, module.bias) if module and module.affine else (None, None)
-        self.mixed[name] = Searchable(choice, *learnt)
-        network.set_submodule(name, Mixed(network.get_submodule(name), module))
-        with graph.inserting_before(node):
-            node.args = (*node.args, graph.call_function(operator.getitem, (mixes, name)))
+    def _norm_behind(self, node: fx.Node, layers: Mapping[str, Layer]) -> fx.Node | None:
+        """The norm that reads the output of a layer, if nothing else does."""
+        if len(node.users) != 1:
+            return None
+        [user] = node.users
+        layer = layers.get(str(user.target)) if user.op == "call_module" else None
+        # a PReLU counts as a norm in a trace, having a number per channel, but has no `affine`
+        is_norm = layer and layer.kind == "norm" and hasattr(self._module(user), "affine")
+        return user if is_norm else None
+
+    def _mix_widths(self, original: fx.Node, norm: fx.Node | None, choice: str) -> None:
+        name, node = str(original.target), self.copies[original]
+        module: Any = self._module(norm) if norm else None
+        affine = (module.weight, module.bias) if module and module.affine else (None, None)
+        self.layers[name] = SearchedLayer(choice, str(norm.target) if norm else None, *affine)
+        self.body.set_submodule(name, MixedLayer(self._module(original), module))
+        with self.graph.inserting_before(node):
+            mix = self.graph.call_function(operator.getitem, (self.mixes, name))
+        node.args = (*node.args, mix)
         if norm:
-            copies[norm].replace_all_uses_with(node)
-            graph.erase_node(copies[norm])
-            copies[norm] = node
+            self.copies[norm].replace_all_uses_with(node)
+            self.graph.erase_node(self.copies[norm])
+            self.copies[norm] = node
 
-    def _revives(self, node: fx.Node, layer: Layer | None) -> bool:
-        """Whether channels that are zero come out of this node as something else."""
-        if isinstance(self.layouts[self.space.layout_of[node]], FixedWidth):
+    def _wakes_channels(self, node: fx.Node, layer: Layer | None) -> bool:
+        """Whether channels that are zero in the input are nonzero in the output."""
+        layout = self._layout(node)
+        if isinstance(layout, FixedWidth):
             return False
         if layer:
-            # a layer that follows a layout, a norm that is not behind its convolution
+            # a depthwise convolution, or a norm that is not behind its convolution
             return layer.kind != "depthwise conv" or layer.bias
         if node.op == "call_module":
-            name = type(self.modules[str(node.target)]).__name__.lower()
+            name = type(self._module(node)).__name__.lower()
         else:
             name = getattr(node.target, "__name__", str(node.target))
-        tensors = [n for n in node.all_input_nodes if n in self.space.layout_of]
-        size = self.layouts[self.space.layout_of[node]].size
-        uneven = any(self.layouts[self.space.layout_of[n]].size != size for n in tensors)
-        return name in RAISING or (name in ADDING and (len(tensors) == 1 or uneven))
+        tensors = [n for n in node.all_input_nodes if n in self.traced.layout_of]
+        broadcast = any(self._layout(n).size != layout.size for n in tensors)
+        return name in NONZERO_AT_ZERO or (name in ADDS and (len(tensors) == 1 or broadcast))
 
-    def _mask(
-        self,
-        graph: fx.Graph,
-        copies: dict[fx.Node, fx.Node],
-        original: fx.Node,
-        layout: int,
-        mixes: fx.Node,
-    ) -> None:
-        self.masked[layout] = self.layouts[layout].size
-        node = copies[original]
-        with graph.inserting_after(node):
-            mask = graph.call_function(operator.getitem, (mixes, layout))
-        with graph.inserting_after(mask):
-            alive = graph.call_function(keep_alive, (node, mask))
-        node.replace_all_uses_with(alive, lambda user: user is not alive)
-        copies[original] = alive
+    def _mask(self, original: fx.Node) -> None:
+        """Set the absent channels of a tensor to zero."""
+        index, node = self.traced.layout_of[original], self.copies[original]
+        self.masked.add(index)
+        with self.graph.inserting_after(node):
+            mask = self.graph.call_function(operator.getitem, (self.mixes, index))
+        with self.graph.inserting_after(mask):
+            masked = self.graph.call_function(mask_channels, (node, mask))
+        node.replace_all_uses_with(masked, lambda user: user is not masked)
+        self.copies[original] = masked
 
-    def _mix_depths(
-        self,
-        graph: fx.Graph,
-        copies: dict[fx.Node, fx.Node],
-        name: str,
-        depths: tuple[int, ...],
-        mixes: fx.Node,
-    ) -> None:
-        ends = self.space.stages[name].ends
-        last = self.space.layouts[self.space.layout_of[ends[-1]]]
-        layout = self.space.layout_of[ends[-1]]
-        parts = last.parts if isinstance(last, StageOutput) else (layout,) * len(ends)
-        self.ends[name] = [parts[depth - 1] for depth in depths]
-        self.sizes[name] = last.size
-        with graph.inserting_before(copies[ends[depths[0] - 1]].next):
-            mix = graph.call_function(operator.getitem, (mixes, name))
+    def _mix_depths(self, name: str, depths: tuple[int, ...]) -> None:
+        """Add up the outputs of a stage at its depths, to be its output."""
+        ends = self.traced.stages[name].ends
+        last = self._layout(ends[-1])
+        everywhere = (self.traced.layout_of[ends[-1]],) * len(ends)
+        parts = last.parts if isinstance(last, StageOutput) else everywhere
+        self.stage_outputs[name] = [parts[depth - 1] for depth in depths]
+        with self.graph.inserting_before(self.copies[ends[depths[0] - 1]].next):
+            mix = self.graph.call_function(operator.getitem, (self.mixes, name))
         totals: Any = {}
         for i, depth in enumerate(depths):
-            node = copies[ends[depth - 1]]
-            with graph.inserting_before(node.next if totals else mix.next):
-                tapped = graph.call_method("tap", (mix, i, node, totals))
-                output = graph.call_function(operator.getitem, (tapped, 0))
-                totals = graph.call_function(operator.getitem, (tapped, 1))
-            node.replace_all_uses_with(output, partial(operator.is_not, tapped))
-        with graph.inserting_before(totals.next):
-            end = graph.call_method("end", (mix, totals))
-        output.replace_all_uses_with(end)
+            node = self.copies[ends[depth - 1]]
+            with self.graph.inserting_before(node.next if totals else mix.next):
+                added = self.graph.call_method("add", (mix, i, node, totals))
+                x = self.graph.call_function(operator.getitem, (added, 0))
+                totals = self.graph.call_function(operator.getitem, (added, 1))
+            node.replace_all_uses_with(x, partial(operator.is_not, added))
+        with self.graph.inserting_before(totals.next):
+            output = self.graph.call_method("output", (mix, totals))
+        x.replace_all_uses_with(output)
 
+    def _module(self, node: fx.Node) -> nn.Module:
+        return self.body.get_submodule(str(node.target))
 
-def _norm_behind(node: fx.Node, layers: Mapping[str, Layer]) -> fx.Node | None:
-    """The norm that reads a layer, if nothing else does."""
-    if len(node.users) != 1:
-        return None
-    [user] = node.users
-    layer = layers.get(str(user.target)) if user.op == "call_module" else None
-    return user if layer and layer.kind == "norm" else None
+    def _layout(self, node: fx.Node) -> Any:
+        return self.traced.layouts[self.traced.layout_of[node]]

@@ -1,0 +1,87 @@
+"""The scales and shifts of all candidate widths, and the channel matrices made of them."""
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from ..settings import Align
+from ..tracing.space import Space
+from .interpolation import interpolate_candidates
+from .mixed_layer import ChannelMatrix
+from .rewrite import SearchedLayer
+
+__all__ = ["CandidateNorms", "make_candidate_norms"]
+
+
+class CandidateNorms(nn.Module):
+    """The norms of the layers that have the same candidate widths.
+
+    Every candidate of a layer has its own scale and shift, (layer, candidate, channel), of which it
+    uses the leading channels. Layers without an affine norm have none.
+    """
+
+    def __init__(
+        self, layers: Mapping[str, SearchedLayer], candidates: tuple[int, ...], align: Align
+    ) -> None:
+        super().__init__()
+        self.names, self.candidates, self.align = list(layers), candidates, align
+        self.choices = [layer.choice for layer in layers.values()]
+        # no buffers: they stay on the CPU, in float64, which not every device has
+        self.sources, self.coefficients = interpolate_candidates(candidates, align)
+        scales = [layer.scale for layer in layers.values() if layer.scale is not None]
+        shifts = [layer.shift for layer in layers.values() if layer.shift is not None]
+        self.scale = self.shift = None
+        if scales:
+            # every candidate starts with the scale and shift of the network
+            self.scale = nn.Parameter(torch.stack(scales)[:, None].repeat(1, len(candidates), 1))
+            self.shift = nn.Parameter(torch.stack(shifts)[:, None].repeat(1, len(candidates), 1))
+
+    def forward(self, candidates: Tensor, weights: Tensor) -> Iterator[tuple[str, ChannelMatrix]]:
+        """The channel matrix of each layer, from its drawn candidates and their weights."""
+        used = torch.where(weights.detach() > 0, candidates, 0)
+        pairs = used.cpu(), used.max(1, keepdim=True).values.expand_as(used).cpu()
+        sources = self.sources[pairs].to(weights.device)  # (layer, drawn, channel, 2)
+        values = self.coefficients[pairs].to(weights) * weights[:, :, None, None]
+        layers, drawn, channels, _ = sources.shape
+        shift = None
+        if self.scale is not None and self.shift is not None:
+            each = torch.arange(layers, device=used.device)[:, None]
+            scale, shift = (_gather(rows[each, used], sources) for rows in (self.scale, self.shift))
+            values, shift = values * scale, (values * shift).sum((1, 3))
+        if self.align == "pad":
+            matrices = values.sum((1, 3))  # no channel moves: the matrices are diagonal
+        else:
+            columns, values = (
+                t.permute(0, 2, 1, 3).reshape(layers, channels, drawn * 2)
+                for t in (sources, values)
+            )
+            matrices = values.new_zeros(layers, channels, channels).scatter_add(2, columns, values)
+        shifts = [None] * layers if shift is None else shift.unbind()
+        yield from zip(self.names, map(ChannelMatrix, matrices.unbind(), shifts), strict=True)
+
+    def affine_at(self, widths: Mapping[str, int]) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
+        """The scale and shift of each layer for its candidate in `widths`, at full width."""
+        if self.scale is None or self.shift is None:
+            return
+        for i, (name, choice) in enumerate(zip(self.names, self.choices, strict=True)):
+            j = self.candidates.index(widths[choice])
+            yield name, (self.scale[i, j], self.shift[i, j])
+
+
+def _gather(rows: Tensor, sources: Tensor) -> Tensor:
+    """rows (layer, drawn, channel) at sources (layer, drawn, channel, 2)."""
+    return rows.gather(2, sources.flatten(2)).view(sources.shape)
+
+
+def make_candidate_norms(
+    layers: Mapping[str, SearchedLayer], space: Space, align: Align
+) -> nn.ModuleList:
+    """One `CandidateNorms` per set of candidates, apart for layers with and without affine norm."""
+    groups: dict[tuple[tuple[int, ...], bool], dict[str, SearchedLayer]] = {}
+    for name, layer in layers.items():
+        key = space.widths[layer.choice], layer.scale is not None
+        groups.setdefault(key, {})[name] = layer
+    return nn.ModuleList(
+        CandidateNorms(group, candidates, align) for (candidates, _), group in groups.items()
+    )
