@@ -32,7 +32,10 @@ def distill(options: Distill, command: str) -> Outcome | None:
     folder = options.folder("distill-")
     kept = folder if first_process() else None
     result = once(
-        kept, options.settings(), lambda run: _distill(options, folder, run), may_differ=MAY_DIFFER
+        kept,
+        options.settings(),
+        lambda run: {**_distill(options, folder, run), "out": str(folder)},
+        may_differ=MAY_DIFFER,
     )
     if kept is None:
         return None

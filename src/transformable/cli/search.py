@@ -63,7 +63,10 @@ def search(options: Search, command: str) -> Outcome | None:
     result = once(
         kept,
         options.settings(),
-        lambda run: _search(options, model, dataset, space, budget, replace(session, run=run)),
+        lambda run: {
+            **_search(options, model, dataset, space, budget, replace(session, run=run)),
+            "out": str(folder),
+        },
         may_differ=MAY_DIFFER,
     )
     if kept is None:

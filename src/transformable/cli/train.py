@@ -28,7 +28,10 @@ def train(options: Train, command: str) -> Outcome | None:
     folder = options.folder()
     kept = folder if first_process() else None
     result = once(
-        kept, options.settings(), lambda run: _train(options, folder, run), may_differ=MAY_DIFFER
+        kept,
+        options.settings(),
+        lambda run: {**_train(options, folder, run), "out": str(folder)},
+        may_differ=MAY_DIFFER,
     )
     if kept is None:
         return None
