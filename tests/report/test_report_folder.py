@@ -123,7 +123,7 @@ def test_a_long_search_is_thinned_out(tmp_path: Path) -> None:
     data = json.loads(page.by_id("map-data").text)
     assert len(data["epochs"]) == 120
     assert (data["epochs"][0], data["epochs"][-1]) == (1, 601)
-    assert {len(row) for one in data["maps"] for row in one["chances"]} == {120}
+    assert {len(row) for one in data["maps"] for row in one["probabilities"]} == {120}
     assert len(spots(page.by_id("cost").all("polyline")[0])) == 601
 
 

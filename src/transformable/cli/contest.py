@@ -28,7 +28,6 @@ from ..networks.weights import load_weights
 from ..presets import SEARCHES, TEACHERS, TRANSFERS
 from ..pruning.teacher import teach
 from ..report import write_comparison
-from ..report.results import live_table
 from ..runs.once import Stages
 from ..runs.run_folder import Run
 from ..tracing.space import Space
@@ -37,6 +36,7 @@ from ..training.train import check_steps
 from .arguments import Train, job_of
 from .job import chosen, load_trained, prepare, recipe_of, space_of, visible
 from .outcome import Outcome
+from .results_table import results_table
 
 __all__ = ["Compared", "Contest", "run_left", "work"]
 
@@ -218,7 +218,7 @@ class Contest:
                 yield lambda: None
                 return
             with Live(console=console, refresh_per_second=2, transient=True) as live:
-                yield lambda: live.update(live_table(rows(), teacher))
+                yield lambda: live.update(results_table(rows(), teacher))
         except KeyboardInterrupt:
             raise Interrupted(
                 "what was done is kept; run the same command again to go on"
@@ -267,7 +267,7 @@ class Compared(Outcome):
 
     def show(self) -> Group:
         out = Path(self.result["out"])
-        table = live_table(self.result["rows"], self.result["teacher"])
+        table = results_table(self.result["rows"], self.result["teacher"])
         lines = [f"{name}: {out / file}" for name, file in FILES.items()]
         return Group(self.title, table, *(Text(line) for line in lines))
 

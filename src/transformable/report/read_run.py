@@ -1,4 +1,4 @@
-"""From a run folder to the facts of its report."""
+"""Reads the folder of a pruning run into `RunFacts`."""
 
 import csv
 import json
@@ -9,18 +9,18 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .facts import Choice, Facts, Layer, Measures, Rows, Span, Speed, Target
+from .run_facts import Choice, Layer, Measures, MetricRows, RunFacts, Speed, Target, Timing
 
-__all__ = ["read_facts"]
+__all__ = ["read_run"]
 
 T = TypeVar("T")
 
 FIX = "give the folder that a tas prune has written to its end (its --out)"
 
 
-def read_facts(folder: Path) -> Facts:
-    """Read all that the report tells; a ValueError says what is wrong with the folder."""
-    result = _result(folder)
+def read_run(folder: Path) -> RunFacts:
+    """Read the folder of a finished run; a ValueError says what is wrong with it."""
+    result = _read_result(folder)
     try:
         return _facts(folder, result)
     except KeyError as error:
@@ -29,7 +29,7 @@ def read_facts(folder: Path) -> Facts:
         raise ValueError(f"{folder}/result.json is not that of a tas prune: {error}") from None
 
 
-def _result(folder: Path) -> dict[str, Any]:
+def _read_result(folder: Path) -> dict[str, Any]:
     path = folder / "result.json"
     if not path.is_file():
         missing = "it has no result.json" if folder.is_dir() else "there is no such folder"
@@ -43,21 +43,22 @@ def _result(folder: Path) -> dict[str, Any]:
     return result
 
 
-def _facts(folder: Path, result: dict[str, Any]) -> Facts:
+def _facts(folder: Path, result: dict[str, Any]) -> RunFacts:
     layers = [_take(Layer, layer) for layer in result["layers"]]
     epochs, choices = _choices(folder / "search", result["shape"], layers)
-    return Facts(
+    return RunFacts(
         model=str(result["model"]),
         data=str(result["data"]),
         seed=result["seed"],
         command=str(result["command"]),
         teacher_path=result.get("teacher"),
+        method=str(result.get("method", "tas")),
+        notes=_notes(result),
+        measured=bool(result.get("measured", False)),
         images=result["n"],
         before=_take(Measures, result["before"]),
         after=_take(Measures, result["after"]),
         target=_take(Target, result["target"]),
-        derived_by=result["derived_by"],
-        given_up=result["given_up"],
         residual=str(result["residual"]),
         transfer=str(result["transfer"]),
         speed=[_speed(row) for row in result["speed"]],
@@ -74,20 +75,26 @@ def _facts(folder: Path, result: dict[str, Any]) -> Facts:
     )
 
 
+def _notes(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The notes of the method; in older files two of them are outside of "notes"."""
+    older = {name: result[name] for name in ("derived_by", "given_up") if name in result}
+    return {**older, **result.get("notes", {})}
+
+
 def _take(kind: type[T], record: Mapping[str, Any]) -> T:
-    """The dataclass from its part of a record, which may say more than the report tells."""
+    """The dataclass from the record that has its fields, and maybe more."""
     return kind(**{field.name: record[field.name] for field in fields(kind)})  # type: ignore[arg-type]
 
 
 def _speed(row: Mapping[str, Any]) -> Speed:
-    before, after = (_take(Span, row[which]) for which in ("before", "after"))
+    before, after = (_take(Timing, row[which]) for which in ("before", "after"))
     return Speed(engine=str(row["engine"]), batch=row["batch"], before=before, after=after)
 
 
 def _choices(
     folder: Path, shape: Mapping[str, Mapping[str, int]], layers: list[Layer]
 ) -> tuple[list[int], list[Choice]]:
-    """The epochs, and what was thought of each layer and stage at their ends."""
+    """The epochs, and the distribution of each layer and stage at the end of each."""
     paths = folder / "distributions.jsonl", folder / "candidates.json"
     if not all(path.is_file() for path in paths):
         return [], []
@@ -96,15 +103,15 @@ def _choices(
     dropped = {layer.name for layer in layers if layer.dropped}
     choices = []
     for name, sizes in candidates.items():
-        chances = [row.get(name, []) for row in history]
-        if any(len(row) != len(sizes) for row in chances):
+        probabilities = [row.get(name, []) for row in history]
+        if any(len(row) != len(sizes) for row in probabilities):
             raise ValueError(f"{paths[0]} does not match {paths[1].name} at {name!r}; {FIX}")
         choices.append(
             Choice(
                 name=name,
                 unit="blocks" if name in shape["depths"] else "channels",
                 sizes=sizes,
-                chances=chances,
+                probabilities=probabilities,
                 chosen=shape["depths"].get(name, shape["widths"].get(name)),
                 dropped=name in dropped,
             )
@@ -112,8 +119,8 @@ def _choices(
     return [int(row["epoch"]) for row in history], choices if history else []
 
 
-def _rows(path: Path) -> Rows:
-    """The rows of a metrics file; none if it is not there."""
+def _rows(path: Path) -> MetricRows:
+    """The rows of a metrics file; none if there is no file."""
     if not path.is_file():
         return []
     try:
@@ -126,7 +133,7 @@ def _rows(path: Path) -> Rows:
 
 
 def _number(cell: str) -> float | None:
-    """None for an empty cell, and for a value of a training that diverged: neither can be drawn.
+    """None for an empty cell and for a value that is not finite: neither can be drawn.
 
     >>> _number("0.5"), _number(""), _number("nan")
     (0.5, None, None)

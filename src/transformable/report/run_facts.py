@@ -1,18 +1,18 @@
-"""What a report tells: the content of a run folder, typed."""
+"""What the report of one pruning run is made from: the content of its folder, typed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Choice", "Facts", "Layer", "Measures", "Rows", "Span", "Speed", "Target"]
+__all__ = ["Choice", "Layer", "Measures", "MetricRows", "RunFacts", "Speed", "Target", "Timing"]
 
-Rows = Sequence[Mapping[str, float | None]]
-"""A metrics file: a mapping for each epoch; an empty cell is None."""
+MetricRows = Sequence[Mapping[str, float | None]]
+"""A metrics.csv: a mapping for each epoch; an empty cell is None."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measures:
-    """A network in numbers; what was not measured is None."""
+    """A network in numbers; None where something was not measured."""
 
     accuracy: float
     top5: float | None
@@ -39,8 +39,8 @@ class Target:
 class Layer:
     """One layer, before and after.
 
-    `kept` is 0 where its block was dropped; `full` is 0 where it was added, such as a projection in
-    a shortcut whose ends are no longer equally wide.
+    `kept` is 0 where its block was dropped; `full` is 0 where the layer was added, such as a
+    projection in a shortcut whose ends are no longer equally wide.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Layer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Span:
+class Timing:
     """The median of repeated measurements, and the quartiles around it."""
 
     median_ms: float
@@ -85,19 +85,19 @@ class Speed:
 
     engine: str
     batch: int
-    before: Span
-    after: Span
+    before: Timing
+    after: Timing
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What the search thought of one layer or stage, epoch by epoch."""
+    """The probabilities of the sizes of one layer or stage during the search."""
 
     name: str
     unit: str
     """``channels`` or ``blocks``."""
     sizes: Sequence[int]
-    chances: Sequence[Sequence[float]]
+    probabilities: Sequence[Sequence[float]]
     """For each epoch the probability of each size."""
     chosen: int | None
     dropped: bool
@@ -105,20 +105,23 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
-    """All of it."""
+class RunFacts:
+    """All that a report tells of a run."""
 
     model: str
     data: str
     seed: int
     command: str
     teacher_path: str | None
+    method: str
+    notes: Mapping[str, Any]
+    """What the method recorded about its work."""
+    measured: bool
+    """Whether the cost of the small network was measured on images, not counted."""
     images: int
     before: Measures
     after: Measures
     target: Target
-    derived_by: str
-    given_up: float
     residual: str
     transfer: str
     speed: Sequence[Speed]
@@ -127,14 +130,19 @@ class Facts:
     seconds: Mapping[str, float]
     environment: Mapping[str, Any]
     config: Mapping[str, Any]
-    teacher: Rows
-    search: Rows
-    student: Rows
+    teacher: MetricRows
+    search: MetricRows
+    student: MetricRows
     epochs: Sequence[int]
     """The epochs whose distributions were kept."""
     choices: Sequence[Choice]
 
     @property
+    def title(self) -> str:
+        by = "" if self.method == "tas" else f" by {self.method}"
+        return f"{self.model} on {self.data}, pruned{by}"
+
+    @property
     def met(self) -> bool:
-        """Whether the small network is inside the band."""
+        """Whether the cost of the small network is inside the band."""
         return self.target.low <= self.after.cost(self.target.metric) <= self.target.high
