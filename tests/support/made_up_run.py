@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import re
+import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -170,6 +171,18 @@ def write_run(folder: Path, *, epochs: int = 12, **changes: Any) -> Path:
     write_rows(folder / "student" / "metrics.csv", training_rows(10, 0.985))
     if result["teacher"] is None:
         write_rows(folder / "teacher" / "metrics.csv", training_rows(8, 0.99))
+    return folder
+
+
+def write_run_without_search(folder: Path, method: str, **changes: Any) -> Path:
+    """The folder of a method that has no distributions, such as fpgm."""
+    write_run(folder, method=method, **changes)
+    path = folder / "result.json"
+    result = json.loads(path.read_text())
+    for name in ("derived_by", "given_up"):
+        del result[name]
+    path.write_text(json.dumps(result))
+    shutil.rmtree(folder / "search")
     return folder
 
 
