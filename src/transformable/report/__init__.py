@@ -7,7 +7,7 @@ from typing import Any
 from ..atomic_files import write_whole
 from .comparison_page import comparison_markdown, comparison_page
 from .comparison_results import csv_text
-from .read_run import read_run
+from .run_facts import read_run
 from .run_page import run_page, run_summary
 
 __all__ = ["write_comparison", "write_report"]

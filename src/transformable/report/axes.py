@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Axis", "Box", "Plot", "Unit", "plot_in", "round_values", "tick_labels"]
+__all__ = ["Axis", "Box", "Unit", "round_values"]
 
 Unit = Literal["count", "percent", "plain"]
 Box = tuple[float, float, float, float]
@@ -28,6 +28,11 @@ class Axis:
     def at(self, value: float) -> float:
         return self.start + (self.end - self.start) * (value - self.low) / (self.high - self.low)
 
+    def ticks(self, unit: Unit, most: int = 6, *, whole: bool = False) -> list[tuple[float, str]]:
+        """The places and the labels of round values."""
+        values = round_values(self.low, self.high, most, whole=whole)
+        return list(zip(map(self.at, values), _labels(values, unit), strict=True))
+
     @classmethod
     def around(cls, values: Sequence[float], start: float, end: float) -> "Axis":
         """One with a little room on both sides, and some around a single value."""
@@ -35,36 +40,6 @@ class Axis:
         room = 0.05 * (high - low) or 0.5 * abs(high) or 0.5
         # what is never negative has no axis below 0
         return cls(max(0.0, low - room) if low >= 0 else low - room, high + room, start, end)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plot:
-    """Two axes, and the ticks on them: their places and labels."""
-
-    frame: Box
-    x: Axis
-    y: Axis
-    x_name: str
-    x_ticks: Sequence[tuple[float, str]]
-    y_ticks: Sequence[tuple[float, str]]
-
-
-def plot_in(frame: Box, x: Axis, y: Axis, x_name: str, x_unit: Unit, y_unit: Unit) -> Plot:
-    """A plot with as many ticks as there is room for; epochs are whole numbers."""
-    whole = x_name == "epoch"
-    # a label needs a certain width
-    most = 6 if whole else 8
-    across = round_values(x.low, x.high, most, whole=whole)
-    up = round_values(y.low, y.high)
-    x_labels, y_labels = tick_labels(across, x_unit), tick_labels(up, y_unit)
-    return Plot(
-        frame=frame,
-        x=x,
-        y=y,
-        x_name=x_name,
-        x_ticks=[(x.at(value), text) for value, text in zip(across, x_labels, strict=True)],
-        y_ticks=[(y.at(value), text) for value, text in zip(up, y_labels, strict=True)],
-    )
 
 
 def round_values(low: float, high: float, most: int = 6, *, whole: bool = False) -> list[float]:
@@ -84,9 +59,9 @@ def round_values(low: float, high: float, most: int = 6, *, whole: bool = False)
     return [round(i * step, 10) for i in range(first, last + 1)]
 
 
-def tick_labels(values: Sequence[float], unit: Unit) -> list[str]:
+def _labels(values: Sequence[float], unit: Unit) -> list[str]:
     """
-    >>> tick_labels([4.5e6, 5e6], "count"), tick_labels([0.9, 1.0], "percent")
+    >>> _labels([4.5e6, 5e6], "count"), _labels([0.9, 1.0], "percent")
     (['4.5M', '5.0M'], ['90%', '100%'])
     """
     if not values:

@@ -15,11 +15,14 @@ __all__ = [
     "count_and_share",
     "duration",
     "file_size",
+    "in_unit",
     "markdown_code",
     "markdown_text",
     "milliseconds",
     "percent",
     "significant",
+    "thousandths",
+    "with_commas",
 ]
 
 METRIC_NAMES = {"macs": "MACs", "params": "parameters"}
@@ -58,6 +61,22 @@ def count_and_share(value: float | None, whole: float | None = None) -> str:
     return f"{count(value)} ({value / whole:.1%})" if whole else count(value)
 
 
+def with_commas(number: int) -> str:
+    """
+    >>> with_commas(5102000)
+    '5,102,000'
+    """
+    return f"{number:,}"
+
+
+def thousandths(number: int) -> str:
+    """
+    >>> thousandths(123)
+    '12.3%'
+    """
+    return f"{number / 10:.1f}%"
+
+
 def file_size(number: int | None) -> str:
     """
     >>> file_size(1112345), file_size(580000), file_size(900)
@@ -81,6 +100,14 @@ def significant(value: float) -> str:
     # rounded first: 9.996 has one digit before the point, 10.0 has two
     exponent = int(f"{value:.2e}".split("e")[1])
     return f"{value:,.{max(0, 2 - exponent)}f}"
+
+
+def in_unit(value: float, unit: str) -> str:
+    """
+    >>> in_unit(5102000, "count"), in_unit(0.5, "percent"), in_unit(0.5, "plain")
+    ('5.10M', '50.00%', '0.500')
+    """
+    return {"count": count, "percent": percent}.get(unit, significant)(value)
 
 
 def milliseconds(value: float | None) -> str:

@@ -1,6 +1,6 @@
 """Fills in the templates.
 
-HTML is escaped by Jinja; the Markdown templates say ``|markdown`` or ``|code`` themselves.
+HTML is escaped by Jinja; the Markdown templates say ``|markdown_text`` or ``|markdown_code``.
 """
 
 from functools import cache
@@ -9,7 +9,10 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
-from . import formatting, heat_map, network_picture
+from . import formatting
+from .heat_map import opacity
+from .line_chart import FRAME, column, line_axes
+from .network_picture import bar_percent
 
 __all__ = ["render"]
 
@@ -34,23 +37,9 @@ def _environment() -> Environment:
     )
     # compact, and in the order given
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
-    environment.filters |= {
-        "as_text": formatting.as_text,
-        "code": formatting.markdown_code,
-        "commas": lambda number: f"{number:,}",
-        "count": formatting.count,
-        "duration": formatting.duration,
-        "file_size": formatting.file_size,
-        "markdown": formatting.markdown_text,
-        "milliseconds": formatting.milliseconds,
-        "opacity": heat_map.opacity,
-        "percent": formatting.percent,
-        "significant": formatting.significant,
-        "tenths": lambda thousandths: f"{thousandths / 10:.1f}%",
-    }
-    environment.globals |= {
-        "accuracy_change": formatting.accuracy_change,
-        "bar_percent": network_picture.bar_percent,
-        "change": formatting.change,
-    }
+    formats = {name: getattr(formatting, name) for name in formatting.__all__}
+    environment.filters |= {name: made for name, made in formats.items() if callable(made)}
+    environment.filters |= {"bar_percent": bar_percent, "column": column, "opacity": opacity}
+    environment.globals |= {"line_axes": line_axes, "line_frame": FRAME}
+    environment.globals |= {"metric_names": formatting.METRIC_NAMES}
     return environment

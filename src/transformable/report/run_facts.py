@@ -1,38 +1,23 @@
-"""What the report of one pruning run is made from: the content of its folder, typed."""
+"""What the report of one pruning run is made from: the content of its folder."""
 
+import csv
+import json
+import math
+import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
-__all__ = ["Choice", "Layer", "Measures", "MetricRows", "RunFacts", "Speed", "Target", "Timing"]
+__all__ = ["Choice", "Layer", "MetricRows", "RunFacts", "read_run"]
+
+FIX = "give the folder that a tas prune has written to its end (its --out)"
+MEASURES = ("accuracy", "top5", "macs", "params", "bytes", "latency_ms")
+TARGET = ("metric", "value", "low", "high")
+TIMES = ("median_ms", "low_ms", "high_ms")
 
 MetricRows = Sequence[Mapping[str, float | None]]
 """A metrics.csv: a mapping for each epoch; an empty cell is None."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measures:
-    """A network in numbers; None where something was not measured."""
-
-    accuracy: float
-    top5: float | None
-    macs: int
-    params: int
-    bytes: int | None
-    latency_ms: float | None
-
-    def cost(self, metric: str) -> int:
-        return self.macs if metric == "macs" else self.params
-
-
-@dataclass(frozen=True, kw_only=True)
-class Target:
-    """The budget, and the band around it that counts as met."""
-
-    metric: str
-    value: float
-    low: int
-    high: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,25 +56,6 @@ class Layer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timing:
-    """The median of repeated measurements, and the quartiles around it."""
-
-    median_ms: float
-    low_ms: float
-    high_ms: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Speed:
-    """Both networks in one engine at one batch size."""
-
-    engine: str
-    batch: int
-    before: Timing
-    after: Timing
-
-
-@dataclass(frozen=True, kw_only=True)
 class Choice:
     """The probabilities of the sizes of one layer or stage during the search."""
 
@@ -119,12 +85,15 @@ class RunFacts:
     measured: bool
     """Whether the cost of the small network was measured on images, not counted."""
     images: int
-    before: Measures
-    after: Measures
-    target: Target
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+    """The numbers of both networks; None where something was not measured."""
+    target: Mapping[str, Any]
+    """The budget, and the band around it that counts as met."""
     residual: str
     transfer: str
-    speed: Sequence[Speed]
+    speed: Sequence[Mapping[str, Any]]
+    """For each engine and batch size the times of both networks: median and quartiles."""
     faster: str
     layers: Sequence[Layer]
     seconds: Mapping[str, float]
@@ -142,7 +111,158 @@ class RunFacts:
         by = "" if self.method == "tas" else f" by {self.method}"
         return f"{self.model} on {self.data}, pruned{by}"
 
-    @property
-    def met(self) -> bool:
-        """Whether the cost of the small network is inside the band."""
-        return self.target.low <= self.after.cost(self.target.metric) <= self.target.high
+
+def read_run(folder: Path) -> RunFacts:
+    """Read the folder of a finished run; a ValueError says what is wrong with it."""
+    result = _read_result(folder)
+    try:
+        return _facts(folder, result)
+    except KeyError as error:
+        raise ValueError(f"{folder}/result.json has no {error.args[0]!r}; {FIX}") from None
+    except (AttributeError, TypeError) as error:
+        raise ValueError(f"{folder}/result.json is not that of a tas prune: {error}") from None
+
+
+def _read_result(folder: Path) -> dict[str, Any]:
+    path = folder / "result.json"
+    if not path.is_file():
+        missing = "it has no result.json" if folder.is_dir() else "there is no such folder"
+        raise ValueError(f"{folder} is not the folder of a finished tas prune: {missing}; {FIX}")
+    result = _json(path)
+    if not isinstance(result, dict) or "before" not in result:
+        raise ValueError(
+            f"{folder} is not the folder of a finished tas prune: "
+            f'its result.json has no "before"; {FIX}'
+        )
+    return result
+
+
+def _facts(folder: Path, result: dict[str, Any]) -> RunFacts:
+    layers = [
+        Layer(**_pick(layer, *(field.name for field in fields(Layer))))
+        for layer in result["layers"]
+    ]
+    epochs, choices = _choices(folder / "search", result["shape"], layers)
+    return RunFacts(
+        model=str(result["model"]),
+        data=str(result["data"]),
+        seed=result["seed"],
+        command=str(result["command"]),
+        teacher_path=result.get("teacher"),
+        method=str(result.get("method", "tas")),
+        notes=_notes(result),
+        measured=bool(result.get("measured", False)),
+        images=result["n"],
+        before=_pick(result["before"], *MEASURES),
+        after=_pick(result["after"], *MEASURES),
+        target=_pick(result["target"], *TARGET),
+        residual=str(result["residual"]),
+        transfer=str(result["transfer"]),
+        speed=[_speed(row) for row in result["speed"]],
+        faster=str(result["faster"]),
+        layers=layers,
+        seconds=result["seconds"],
+        environment=result["environment"],
+        config=_config(folder / "config.toml"),
+        teacher=_rows(folder / "teacher" / "metrics.csv"),
+        search=_rows(folder / "search" / "metrics.csv"),
+        student=_rows(folder / "student" / "metrics.csv"),
+        epochs=epochs,
+        choices=choices,
+    )
+
+
+def _notes(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The notes of the method; in older files two of them are outside of "notes"."""
+    older = {name: result[name] for name in ("derived_by", "given_up") if name in result}
+    return {**older, **(result.get("notes") or {})}
+
+
+def _pick(record: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """These of a record's fields, all of which must be there."""
+    return {name: record[name] for name in names}
+
+
+def _speed(row: Mapping[str, Any]) -> dict[str, Any]:
+    times = {which: _pick(row[which], *TIMES) for which in ("before", "after")}
+    return {**_pick(row, "engine", "batch"), **times}
+
+
+def _choices(
+    folder: Path, shape: Mapping[str, Mapping[str, int]], layers: list[Layer]
+) -> tuple[list[int], list[Choice]]:
+    """The epochs, and the distribution of each layer and stage at the end of each."""
+    paths = folder / "distributions.jsonl", folder / "candidates.json"
+    if not all(path.is_file() for path in paths):
+        return [], []
+    history = [_parse(line, paths[0]) for line in _text(paths[0]).splitlines()]
+    candidates: dict[str, list[int]] = _json(paths[1])
+    dropped = {layer.name for layer in layers if layer.dropped}
+    choices = []
+    for name, sizes in candidates.items():
+        probabilities = [row.get(name, []) for row in history]
+        if any(len(row) != len(sizes) for row in probabilities):
+            raise ValueError(f"{paths[0]} does not match {paths[1].name} at {name!r}; {FIX}")
+        choices.append(
+            Choice(
+                name=name,
+                unit="blocks" if name in shape["depths"] else "channels",
+                sizes=sizes,
+                probabilities=probabilities,
+                chosen=shape["depths"].get(name, shape["widths"].get(name)),
+                dropped=name in dropped,
+            )
+        )
+    return [int(row["epoch"]) for row in history], choices if history else []
+
+
+def _rows(path: Path) -> MetricRows:
+    """The rows of a metrics file; none if there is no file."""
+    if not path.is_file():
+        return []
+    try:
+        return [
+            {name: _number(cell) for name, cell in row.items()}
+            for row in csv.DictReader(_text(path).splitlines())
+        ]
+    except (TypeError, ValueError):
+        raise ValueError(f"{path} is not a metrics file of tas prune; {FIX}") from None
+
+
+def _number(cell: str) -> float | None:
+    """None for an empty cell and for a value that is not finite: neither can be drawn.
+
+    >>> _number("0.5"), _number(""), _number("nan")
+    (0.5, None, None)
+    """
+    value = float(cell) if cell else math.nan
+    return value if math.isfinite(value) else None
+
+
+def _config(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        return tomllib.loads(_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not TOML: {error}") from None
+
+
+def _json(path: Path) -> Any:
+    return _parse(_text(path), path)
+
+
+def _parse(text: str, path: Path) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise ValueError(f"{path} is not JSON; {FIX}") from None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8 text; {FIX}") from None

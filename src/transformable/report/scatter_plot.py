@@ -5,8 +5,9 @@ Each method has a colour, each transfer a marker.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from .axes import Axis, Box, Plot, Unit, plot_in
+from .axes import Axis, Box, Unit
 from .label_placement import Label, error_bar_box, marker_box, place_labels
 
 __all__ = ["COLOURS", "MARKERS", "LegendEntry", "Point", "Reference", "ScatterPlot"]
@@ -73,6 +74,7 @@ class ScatterPlot:
     reference: Reference | None
     bands: Sequence[tuple[float, float]]
     all_legend: Sequence[LegendEntry]
+    frame: Box = FRAME
 
     @property
     def legend(self) -> list[LegendEntry]:
@@ -88,33 +90,38 @@ class ScatterPlot:
             found.setdefault((point.label, point.marker), []).append(point)
         return list(found.values())
 
-    def plot(self) -> Plot:
-        left, top, right, bottom = FRAME
+    @cached_property
+    def x_axis(self) -> Axis:
         xs = [point.x for point in self.points] + [end for band in self.bands for end in band]
+        if self.reference and self.reference.x is not None:
+            wider = [*xs, self.reference.x]
+            if max(xs) - min(xs) >= MIN_SHARE * (max(wider) - min(wider)):
+                xs = wider
+        return Axis.around(xs, FRAME[0], FRAME[2])
+
+    @cached_property
+    def y_axis(self) -> Axis:
         ys = [end for point in self.points for end in point.ends]
-        if self.reference:
-            ys.append(self.reference.y)
-            if self.reference.x is not None:
-                wider = [*xs, self.reference.x]
-                if max(xs) - min(xs) >= MIN_SHARE * (max(wider) - min(wider)):
-                    xs = wider
-        x, y = Axis.around(xs, left, right), Axis.around(ys, bottom, top)
-        return plot_in(FRAME, x, y, self.x_name, self.x_unit, "percent")
+        ys += [self.reference.y] if self.reference else []
+        return Axis.around(ys, FRAME[3], FRAME[1])
 
-    def reference_x(self, plot: Plot) -> float | None:
-        """The place of the reference, unless it is outside of the picture."""
-        x = self.reference.x if self.reference else None
-        return None if x is None or not plot.x.low <= x <= plot.x.high else plot.x.at(x)
+    @property
+    def reference_place(self) -> float | None:
+        """Where the reference is along the x axis; None if it is outside of the picture."""
+        x, axis = self.reference.x if self.reference else None, self.x_axis
+        return None if x is None or not axis.low <= x <= axis.high else axis.at(x)
 
-    def names(self, plot: Plot) -> list[tuple[Point, Label]]:
+    @property
+    def names(self) -> list[tuple[Point, Label]]:
         """The places of the names: next to each point, or to the last one of a line."""
-        left, _, right, _ = FRAME
-        places = {id(p): (plot.x.at(p.x), plot.y.at(p.y)) for p in self.points}
+        places = {id(p): (self.x_axis.at(p.x), self.y_axis.at(p.y)) for p in self.points}
         taken = [marker_box(*place) for place in places.values()]
-        taken += [error_bar_box(plot.x.at(p.x), *map(plot.y.at, p.ends)) for p in self.points]
+        for point in self.points:
+            bottom, top = map(self.y_axis.at, point.ends)
+            taken.append(error_bar_box(places[id(point)][0], bottom, top))
         if self.reference:
-            x, y = self.reference_x(plot), plot.y.at(self.reference.y)
-            taken.append((left, y - 2, right, y + 2))
+            x, y = self.reference_place, self.y_axis.at(self.reference.y)
+            taken.append((FRAME[0], y - 2, FRAME[2], y + 2))
             taken += [] if x is None else [marker_box(x, y)]
         ends = {id(line[-1]) for line in self.lines}
         named = [point for point in self.points if id(point) in ends]
