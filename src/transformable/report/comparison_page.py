@@ -14,9 +14,9 @@ from .comparison_results import (
 )
 from .comparison_table import UNPRUNED, failures, footnotes, table_columns, table_lines
 from .conclusions import budget_text, conclusions
-from .formatting import METRIC_NAMES, MISSING, count, duration, milliseconds, percent
+from .formatting import MISSING, count, milliseconds, percent
 from .rendering import render
-from .scatter_plot import COLOURS, MARKERS, LegendEntry, Point, Reference, ScatterPlot
+from .scatter_plot import COLOURS, MARKERS, Point, Reference, ScatterPlot
 
 __all__ = ["comparison_markdown", "comparison_page"]
 
@@ -24,16 +24,54 @@ __all__ = ["comparison_markdown", "comparison_page"]
 def comparison_page(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     """The text of ``report.html``."""
     entries = average_over_seeds(rows)
+    methods, transfers, seeds, budgets = (
+        list(dict.fromkeys(row[name] for row in rows))
+        for name in ("method", "transfer", "seed", "budget")
+    )
+    colours = {method: i % COLOURS for i, method in enumerate(methods)}
+    markers = {transfer: MARKERS[i % len(MARKERS)] for i, transfer in enumerate(transfers)}
+    bands = [(t["low"], t["high"]) for t in facts["targets"].values() if t["metric"] == "macs"]
     times = _times(entries)
+
+    def plot(xs: Sequence[float | None], **rest: Any) -> ScatterPlot:
+        points = [
+            Point(
+                label=entry["method"],
+                tooltip=_tooltip(entry, entries, facts),
+                colour=colours[entry["method"]],
+                marker=markers[entry["transfer"]],
+                x=x,
+                y=entry["accuracy"],
+                std=entry["accuracy_std"],
+            )
+            for entry, x in zip(entries, xs, strict=True)
+            if entry["accuracy"] is not None and x is not None
+        ]
+        return ScatterPlot(points, **rest)
+
     return render(
         "comparison.html",
         **_common(rows, entries, facts),
         missing=MISSING,
-        plots=_scatter_plots(rows, entries, facts),
+        spreads=any(entry["accuracy_std"] is not None for entry in entries),
+        colours=colours,
+        markers=markers,
+        by_macs=plot(
+            [macs_of(entry, facts) for entry in entries],
+            reference=_reference(facts, "macs"),
+            bands=bands,
+        ),
+        by_latency=plot(
+            [entry["latency_ms"] for entry in entries], reference=_reference(facts, "latency_ms")
+        ),
         times=times,
         longest=max((search + training for _, search, training in times), default=0.0) or 1.0,
         teacher_seconds=unpruned(facts["teacher"])["seconds"],
-        setup=_setup(rows, facts),
+        methods=methods,
+        transfers=transfers,
+        seeds=seeds,
+        budgets=[budget_text(budget, facts) for budget in budgets],
+        seconds=_total_seconds(rows),
     )
 
 
@@ -69,62 +107,6 @@ def _conditions(facts: Mapping[str, Any]) -> str:
     return f"Every small network was trained for {facts['epochs']} epochs.{measured}"
 
 
-def _scatter_plots(
-    rows: Sequence[Row], entries: Sequence[Entry], facts: Mapping[str, Any]
-) -> list[ScatterPlot]:
-    methods = dict.fromkeys(row["method"] for row in rows)
-    colours = {method: i % COLOURS for i, method in enumerate(methods)}
-    transfers = dict.fromkeys(row["transfer"] for row in rows)
-    markers = {transfer: MARKERS[i % len(MARKERS)] for i, transfer in enumerate(transfers)}
-    legend = [LegendEntry(method, colour, MARKERS[0]) for method, colour in colours.items()]
-    if len(markers) > 1:
-        legend += [LegendEntry(transfer, None, marker) for transfer, marker in markers.items()]
-
-    def points(xs: Sequence[float | None]) -> list[Point]:
-        return [
-            Point(
-                label=entry["method"],
-                tooltip=_tooltip(entry, entries, facts),
-                colour=colours[entry["method"]],
-                marker=markers[entry["transfer"]],
-                x=x,
-                y=entry["accuracy"],
-                std=entry["accuracy_std"],
-            )
-            for entry, x in zip(entries, xs, strict=True)
-            if entry["accuracy"] is not None and x is not None
-        ]
-
-    targets = facts["targets"].values()
-    about = "Higher is more accurate, further left is cheaper."
-    if any(entry["accuracy_std"] is not None for entry in entries):
-        about += " A bar is one std over the seeds to each side."
-    return [
-        ScatterPlot(
-            key="by-macs",
-            title="Accuracy against MACs",
-            description=about,
-            x_name="MACs",
-            x_unit="count",
-            points=points([macs_of(entry, facts) for entry in entries]),
-            reference=_reference(facts, "macs"),
-            bands=[(one["low"], one["high"]) for one in targets if one["metric"] == "macs"],
-            all_legend=legend,
-        ),
-        ScatterPlot(
-            key="by-latency",
-            title="Accuracy against measured latency",
-            description=about.replace("cheaper", "faster"),
-            x_name="latency, ms",
-            x_unit="plain",
-            points=points([entry["latency_ms"] for entry in entries]),
-            reference=_reference(facts, "latency_ms"),
-            bands=(),
-            all_legend=legend,
-        ),
-    ]
-
-
 def _tooltip(entry: Entry, entries: Sequence[Entry], facts: Mapping[str, Any]) -> str:
     macs = macs_of(entry, facts)
     parts = [
@@ -142,7 +124,7 @@ def _reference(facts: Mapping[str, Any], name: str) -> Reference | None:
     x = teacher[name]
     size = "" if x is None else f", {count(x)} MACs" if name == "macs" else f", {milliseconds(x)}"
     text = f"{UNPRUNED}: {percent(teacher['accuracy'])}{size}"
-    return Reference(label=text, x=x, y=teacher["accuracy"])
+    return Reference(text, x, teacher["accuracy"])
 
 
 def _times(entries: Sequence[Entry]) -> list[tuple[str, float, float]]:
@@ -159,21 +141,7 @@ def _times(entries: Sequence[Entry]) -> list[tuple[str, float, float]]:
     ]
 
 
-def _setup(rows: Sequence[Row], facts: Mapping[str, Any]) -> dict[str, Any]:
-    def values(key: str) -> list[str]:
-        return list(dict.fromkeys(str(row[key]) for row in rows))
-
-    # one search serves all transfers
+def _total_seconds(rows: Sequence[Row]) -> float:
+    """The time of all runs; one search serves all transfers."""
     searches = {(row["method"], row["budget"], row["seed"]): row["search_seconds"] for row in rows}
-    spent = [*searches.values(), *(row["train_seconds"] for row in rows)]
-    budgets = [budget_text(budget, facts) for budget in values("budget")]
-    return {
-        "methods": ", ".join(values("method")) or MISSING,
-        "transfer": ", ".join(values("transfer")) or MISSING,
-        "seeds": ", ".join(values("seed")) or MISSING,
-        "budget": ", ".join(budgets) or MISSING,
-        "metric": METRIC_NAMES.get(facts["metric"], facts["metric"]),
-        "epochs": facts["epochs"],
-        "time of all runs": duration(sum(seconds or 0.0 for seconds in spent)),
-        "runs at the same time": facts.get("jobs", 1),
-    }
+    return sum(filter(None, [*searches.values(), *(row["train_seconds"] for row in rows)]), 0.0)

@@ -33,31 +33,19 @@ Row = Mapping[str, Any]
 Entry = Mapping[str, Any]
 """The runs of one method, budget and transfer together, as `average` returns them."""
 
-COLUMNS = (
-    "method",
-    "budget",
-    "seed",
-    "transfer",
-    "state",
-    "reason",
-    "accuracy",
-    "top5",
-    "macs",
-    "params",
-    "cost",
-    "measured",
-    "latency_ms",
-    "search_seconds",
-    "train_seconds",
-)
-AVERAGED = ("cost", "macs", "params", "latency_ms", "search_seconds", "train_seconds")
+RUN = ("method", "budget", "seed", "transfer", "state", "reason")
+NUMBERS = ("accuracy", "top5", "macs", "params", "cost", "measured", "latency_ms")
+TIMES = ("search_seconds", "train_seconds")
+AVERAGED = ("accuracy", "cost", "macs", "params", "latency_ms", *TIMES)
 SUFFIXES = {"": 1.0, "%": 0.01, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9}
 
 
 def csv_text(rows: Sequence[Row]) -> str:
     """A line for each run in whatever state; unknown numbers are empty."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
+    writer = csv.DictWriter(
+        text, (*RUN, *NUMBERS, *TIMES), extrasaction="ignore", lineterminator="\n"
+    )
     writer.writeheader()
     for row in rows:
         reason = re.sub(r"\s+", " ", row["reason"] or "")
@@ -96,10 +84,7 @@ def average(group: Sequence[Row]) -> dict[str, Any]:
     """
     done = [row for row in group if row["state"] == "done"]
     failed = [row for row in group if row["state"] == "failed"]
-    known = {
-        name: [row[name] for row in done if row[name] is not None]
-        for name in ("accuracy", *AVERAGED)
-    }
+    known = {name: [row[name] for row in done if row[name] is not None] for name in AVERAGED}
     accuracies, costs = known["accuracy"], known["cost"]
     return {
         **{name: group[0][name] for name in ("method", "budget", "transfer")},

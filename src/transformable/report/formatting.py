@@ -21,8 +21,6 @@ __all__ = [
     "milliseconds",
     "percent",
     "significant",
-    "thousandths",
-    "with_commas",
 ]
 
 METRIC_NAMES = {"macs": "MACs", "params": "parameters"}
@@ -59,22 +57,6 @@ def count_and_share(value: float | None, whole: float | None = None) -> str:
     if value is None:
         return MISSING
     return f"{count(value)} ({value / whole:.1%})" if whole else count(value)
-
-
-def with_commas(number: int) -> str:
-    """
-    >>> with_commas(5102000)
-    '5,102,000'
-    """
-    return f"{number:,}"
-
-
-def thousandths(number: int) -> str:
-    """
-    >>> thousandths(123)
-    '12.3%'
-    """
-    return f"{number / 10:.1f}%"
 
 
 def file_size(number: int | None) -> str:

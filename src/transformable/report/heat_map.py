@@ -4,12 +4,12 @@ The template draws the map of the first layer; the script puts the numbers of an
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .axes import round_values
 from .formatting import coordinate
-from .run_facts import Choice, RunFacts
+from .run_facts import RunFacts
 
 __all__ = ["heat_maps", "opacity"]
 
@@ -20,8 +20,8 @@ MAX_COLUMNS = 120
 
 def heat_maps(facts: RunFacts) -> dict[str, Any]:
     """The numbers of all maps, as they are in the page; probabilities are in thousandths."""
-    columns = _columns(len(facts.epochs))
-    epochs = [facts.epochs[i] for i in columns]
+    columns = [facts.distributions[i] for i in _columns(len(facts.distributions))]
+    epochs = [row["epoch"] for row in columns]
     cell = (RIGHT - LEFT) / len(columns)
     return {
         "width": WIDTH,
@@ -33,7 +33,7 @@ def heat_maps(facts: RunFacts) -> dict[str, Any]:
         "epochs": epochs,
         "x": [coordinate(LEFT + i * cell) for i in range(len(columns))],
         "ticks": [[coordinate(LEFT + (i + 0.5) * cell), epochs[i]] for i in _tick_columns(epochs)],
-        "maps": [_heat_map(choice, columns) for choice in facts.choices],
+        "maps": [_heat_map(facts, name, columns) for name in facts.candidates],
     }
 
 
@@ -57,27 +57,29 @@ def _tick_columns(epochs: Sequence[int]) -> list[int]:
     return sorted(set(near))
 
 
-def _heat_map(choice: Choice, columns: Sequence[int]) -> dict[str, Any]:
+def _heat_map(facts: RunFacts, name: str, columns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    candidates, depths = facts.candidates[name], facts.shape["depths"]
     # the largest size on top, as on an axis
-    order = sorted(range(len(choice.sizes)), key=lambda i: -choice.sizes[i])
-    sizes = [choice.sizes[i] for i in order]
+    order = sorted(range(len(candidates)), key=lambda i: -candidates[i])
+    sizes = [candidates[i] for i in order]
+    unit, chosen = "channels", facts.shape["widths"].get(name)
+    if name in depths:
+        unit, chosen = "blocks", depths[name]
+    note = f"Kept: {chosen} {unit} out of {sizes[0]}"
+    if chosen is None:
+        note = "No size of its own was kept: it follows another layer."
+    elif any(layer.name == name and layer.dropped for layer in facts.layers):
+        note += ", but its block was dropped."
+    else:
+        note += "."
     return {
-        "name": choice.name,
-        "unit": choice.unit,
+        "name": name,
+        "unit": unit,
         "sizes": sizes,
-        "kept": sizes.index(choice.chosen) if choice.chosen in sizes else -1,
-        "note": _note(choice),
-        "probabilities": [
-            [round(1000 * choice.probabilities[column][i]) for column in columns] for i in order
-        ],
+        "kept": sizes.index(chosen) if chosen in sizes else -1,
+        "note": note,
+        "probabilities": [[round(1000 * row[name][i]) for row in columns] for i in order],
     }
-
-
-def _note(choice: Choice) -> str:
-    if choice.chosen is None:
-        return "No size of its own was kept: it follows another layer."
-    kept = f"Kept: {choice.chosen} {choice.unit} out of {max(choice.sizes)}"
-    return kept + (", but its block was dropped." if choice.dropped else ".")
 
 
 def opacity(thousandths: int) -> str:

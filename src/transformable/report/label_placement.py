@@ -11,16 +11,8 @@ __all__ = ["Label", "error_bar_box", "marker_box", "place_labels"]
 LETTER_WIDTH, LETTER_HEIGHT = 6.8, 13
 RADIUS = 6
 NEAR, FAR = 9, (22, 36, 52)
-DIRECTIONS = (
-    (1.0, 0.0),
-    (-1.0, 0.0),
-    (0.0, -1.0),
-    (0.0, 1.0),
-    (0.7, -0.7),
-    (0.7, 0.7),
-    (-0.7, -0.7),
-    (-0.7, 0.7),
-)
+STRAIGHT = ((1.0, 0.0), (-1.0, 0.0), (0.0, -1.0), (0.0, 1.0))
+DIRECTIONS = (*STRAIGHT, (0.7, -0.7), (0.7, 0.7), (-0.7, -0.7), (-0.7, 0.7))
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ def _environment() -> Environment:
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     formats = {name: getattr(formatting, name) for name in formatting.__all__}
     environment.filters |= {name: made for name, made in formats.items() if callable(made)}
+    environment.filters["with_commas"] = "{:,}".format
     environment.filters |= {"bar_percent": bar_percent, "column": column, "opacity": opacity}
     environment.globals |= {"line_axes": line_axes, "line_frame": FRAME}
     environment.globals |= {"metric_names": formatting.METRIC_NAMES}

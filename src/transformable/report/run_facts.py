@@ -9,9 +9,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Choice", "Layer", "MetricRows", "RunFacts", "read_run"]
+__all__ = ["Layer", "MetricRows", "RunFacts", "read_run"]
 
 FIX = "give the folder that a tas prune has written to its end (its --out)"
+PLAIN = ("model", "data", "seed", "command", "residual", "transfer", "faster", "seconds")
 MEASURES = ("accuracy", "top5", "macs", "params", "bytes", "latency_ms")
 TARGET = ("metric", "value", "low", "high")
 TIMES = ("median_ms", "low_ms", "high_ms")
@@ -56,21 +57,6 @@ class Layer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
-    """The probabilities of the sizes of one layer or stage during the search."""
-
-    name: str
-    unit: str
-    """``channels`` or ``blocks``."""
-    sizes: Sequence[int]
-    probabilities: Sequence[Sequence[float]]
-    """For each epoch the probability of each size."""
-    chosen: int | None
-    dropped: bool
-    """Whether the layer went with its block, so that the chosen size did not matter."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class RunFacts:
     """All that a report tells of a run."""
 
@@ -102,14 +88,20 @@ class RunFacts:
     teacher: MetricRows
     search: MetricRows
     student: MetricRows
-    epochs: Sequence[int]
-    """The epochs whose distributions were kept."""
-    choices: Sequence[Choice]
+    shape: Mapping[str, Mapping[str, int]]
+    """``widths`` and ``depths``: the chosen size of each layer and stage."""
+    candidates: Mapping[str, Sequence[int]]
+    """The sizes that a search could choose from."""
+    distributions: Sequence[Mapping[str, Any]]
+    """The search by epoch: ``epoch``, and for each layer and stage the probability of each size."""
 
     @property
     def title(self) -> str:
         by = "" if self.method == "tas" else f" by {self.method}"
         return f"{self.model} on {self.data}, pruned{by}"
+
+
+LAYER = [field.name for field in fields(Layer)]
 
 
 def read_run(folder: Path) -> RunFacts:
@@ -138,16 +130,11 @@ def _read_result(folder: Path) -> dict[str, Any]:
 
 
 def _facts(folder: Path, result: dict[str, Any]) -> RunFacts:
-    layers = [
-        Layer(**_pick(layer, *(field.name for field in fields(Layer))))
-        for layer in result["layers"]
-    ]
-    epochs, choices = _choices(folder / "search", result["shape"], layers)
+    layers = [Layer(**_pick(layer, *LAYER)) for layer in result["layers"]]
+    shape = _pick(result["shape"], "widths", "depths")
+    candidates, distributions = _distributions(folder / "search")
     return RunFacts(
-        model=str(result["model"]),
-        data=str(result["data"]),
-        seed=result["seed"],
-        command=str(result["command"]),
+        **_pick(result, *PLAIN, "environment"),
         teacher_path=result.get("teacher"),
         method=str(result.get("method", "tas")),
         notes=_notes(result),
@@ -156,19 +143,15 @@ def _facts(folder: Path, result: dict[str, Any]) -> RunFacts:
         before=_pick(result["before"], *MEASURES),
         after=_pick(result["after"], *MEASURES),
         target=_pick(result["target"], *TARGET),
-        residual=str(result["residual"]),
-        transfer=str(result["transfer"]),
         speed=[_speed(row) for row in result["speed"]],
-        faster=str(result["faster"]),
         layers=layers,
-        seconds=result["seconds"],
-        environment=result["environment"],
+        shape=shape,
         config=_config(folder / "config.toml"),
         teacher=_rows(folder / "teacher" / "metrics.csv"),
         search=_rows(folder / "search" / "metrics.csv"),
         student=_rows(folder / "student" / "metrics.csv"),
-        epochs=epochs,
-        choices=choices,
+        candidates=candidates,
+        distributions=distributions,
     )
 
 
@@ -188,32 +171,17 @@ def _speed(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**_pick(row, "engine", "batch"), **times}
 
 
-def _choices(
-    folder: Path, shape: Mapping[str, Mapping[str, int]], layers: list[Layer]
-) -> tuple[list[int], list[Choice]]:
-    """The epochs, and the distribution of each layer and stage at the end of each."""
-    paths = folder / "distributions.jsonl", folder / "candidates.json"
+def _distributions(folder: Path) -> tuple[dict[str, list[int]], list[dict[str, Any]]]:
+    """The candidates of the search and their probabilities by epoch; empty without a search."""
+    paths = folder / "candidates.json", folder / "distributions.jsonl"
     if not all(path.is_file() for path in paths):
-        return [], []
-    history = [_parse(line, paths[0]) for line in _text(paths[0]).splitlines()]
-    candidates: dict[str, list[int]] = _json(paths[1])
-    dropped = {layer.name for layer in layers if layer.dropped}
-    choices = []
+        return {}, []
+    candidates: dict[str, list[int]] = _json(paths[0])
+    history = [_parse(line, paths[1]) for line in _text(paths[1]).splitlines()]
     for name, sizes in candidates.items():
-        probabilities = [row.get(name, []) for row in history]
-        if any(len(row) != len(sizes) for row in probabilities):
-            raise ValueError(f"{paths[0]} does not match {paths[1].name} at {name!r}; {FIX}")
-        choices.append(
-            Choice(
-                name=name,
-                unit="blocks" if name in shape["depths"] else "channels",
-                sizes=sizes,
-                probabilities=probabilities,
-                chosen=shape["depths"].get(name, shape["widths"].get(name)),
-                dropped=name in dropped,
-            )
-        )
-    return [int(row["epoch"]) for row in history], choices if history else []
+        if any(len(row.get(name, [])) != len(sizes) for row in history):
+            raise ValueError(f"{paths[1]} does not match {paths[0].name} at {name!r}; {FIX}")
+    return candidates, history
 
 
 def _rows(path: Path) -> MetricRows:

@@ -19,7 +19,7 @@ def run_page(facts: RunFacts) -> str:
         deriving=_deriving(facts),
         stages=stages,
         wide=stages_need_full_width(stages),
-        maps=heat_maps(facts) if facts.choices else None,
+        maps=heat_maps(facts) if facts.distributions else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""Scatter plots with error bars, for the template to draw.
+"""Accuracy against a cost, with error bars, for the template to draw.
 
 Each method has a colour, each transfer a marker.
 """
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from .axes import Axis, Box, Unit
+from .axes import Axis, Box
 from .label_placement import Label, error_bar_box, marker_box, place_labels
 
-__all__ = ["COLOURS", "MARKERS", "LegendEntry", "Point", "Reference", "ScatterPlot"]
+__all__ = ["COLOURS", "MARKERS", "Point", "Reference", "ScatterPlot"]
 
 FRAME: Box = (56, 12, 790, 382)
 COLOURS = 14
@@ -43,7 +43,7 @@ class Point:
         return self.y - (self.std or 0.0), self.y + (self.std or 0.0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Reference:
     """The unpruned network, with which the points are compared."""
 
@@ -53,34 +53,13 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class LegendEntry:
-    """The colour of a method, or the marker of a transfer (no colour)."""
-
-    label: str
-    colour: int | None
-    marker: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class ScatterPlot:
-    """Accuracy against a cost; the points of one colour and marker are joined as given."""
+    """The points of one colour and marker are joined in the order given."""
 
-    key: str
-    title: str
-    description: str
-    x_name: str
-    x_unit: Unit
     points: Sequence[Point]
     reference: Reference | None
-    bands: Sequence[tuple[float, float]]
-    all_legend: Sequence[LegendEntry]
+    bands: Sequence[tuple[float, float]] = ()
     frame: Box = FRAME
-
-    @property
-    def legend(self) -> list[LegendEntry]:
-        """The entries of what is drawn."""
-        drawn = {point.label for point in self.points}
-        return [one for one in self.all_legend if one.colour is None or one.label in drawn]
 
     @property
     def lines(self) -> list[list[Point]]:
