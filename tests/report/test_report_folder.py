@@ -254,12 +254,12 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         (folder / name).write_text(good)
 
 
-def test_a_report_does_not_wait_for_torch(tmp_path: Path) -> None:
+def test_a_report_needs_neither_torch_nor_a_terminal(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     code = (
         "import sys; from pathlib import Path; from transformable.report import write_report\n"
         "write_report(Path(sys.argv[1]))\n"
-        "print({'torch', 'matplotlib', 'numpy'} & set(sys.modules))"
+        "print({'torch', 'matplotlib', 'numpy', 'rich', 'tyro'} & set(sys.modules))"
     )
     run = [sys.executable, "-c", code, str(folder)]
     done = subprocess.run(run, capture_output=True, text=True, check=True)

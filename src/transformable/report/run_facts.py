@@ -179,7 +179,7 @@ def _distributions(folder: Path) -> tuple[dict[str, list[int]], list[dict[str, A
     candidates: dict[str, list[int]] = _json(paths[0])
     history = [_parse(line, paths[1]) for line in _text(paths[1]).splitlines()]
     for name, sizes in candidates.items():
-        if any(len(row.get(name, [])) != len(sizes) for row in history):
+        if any("epoch" not in row or len(row.get(name, [])) != len(sizes) for row in history):
             raise ValueError(f"{paths[1]} does not match {paths[0].name} at {name!r}; {FIX}")
     return candidates, history
 
