@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from support.browser import BROWSER, browse
+from support.html_tree import Node, parse, spots, width
 from support.made_up_comparison import about, open_run, run, seeds
-from support.made_up_run import Node, parse, spots, width
 from transformable import methods
 from transformable.report import label_placement
 from transformable.report.comparison_page import comparison_markdown, comparison_page

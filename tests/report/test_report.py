@@ -7,18 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from support.html_tree import Node, spots, width
 from support.made_up_run import (
     KEPT_BLOCKS,
     SIZES,
-    Node,
     layer_record,
     layer_records,
     report,
     result_record,
     search_rows,
     softmax,
-    spots,
-    width,
     write_run,
 )
 from transformable.report import write_report

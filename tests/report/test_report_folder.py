@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from support.html_tree import parse, spots, width
 from support.made_up_run import (
     layer_record,
     layer_records,
-    parse,
     report,
     result_record,
-    spots,
     training_rows,
-    width,
     without_stages,
     write_rows,
     write_run,

@@ -4,9 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from support.html_tree import Node, parse
 from support.made_up_run import (
-    Node,
-    parse,
     result_record,
     training_rows,
     write_rows,
