@@ -8,44 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from support.browser import BROWSER, browse
-from support.made_up_run import Node, parse, spots, width
+from support.html_tree import Node, parse, spots, width
+from support.made_up_comparison import about, open_run, run, seeds
 from transformable import methods
-from transformable.report import comparison, labels, results
+from transformable.report import label_placement
+from transformable.report.comparison_page import comparison_markdown, comparison_page
+from transformable.report.comparison_results import average_over_seeds, csv_text
 
-NUMBERS = ("accuracy", "top5", "macs", "params", "cost", "latency_ms")
-TIMES = ("search_seconds", "train_seconds")
 METHODS = list(methods.METHODS)
-
-
-def run(method: str, accuracy: float | None, seed: int = 0, **changes: Any) -> dict[str, Any]:
-    """A run that is done."""
-    row = {"method": method, "budget": "0.5", "seed": seed, "transfer": "init"}
-    row |= {"state": "done", "reason": None, "accuracy": accuracy, "top5": 0.99}
-    row |= {"macs": 5000000, "params": 136000, "cost": 5000000, "measured": False}
-    row |= {"latency_ms": 1.25, "search_seconds": 12.5, "train_seconds": 180.0, "notes": {}}
-    return row | changes
-
-
-def open_run(method: str, state: str, reason: str | None = None, **changes: Any) -> dict[str, Any]:
-    """A run without a result."""
-    row = run(method, None, **changes) | {"state": state, "reason": reason}
-    return row | dict.fromkeys((*NUMBERS, *TIMES))
-
-
-def seeds(method: str, *accuracies: float, **changes: Any) -> list[dict[str, Any]]:
-    return [run(method, value, i, **changes) for i, value in enumerate(accuracies)]
-
-
-def about(**changes: Any) -> dict[str, Any]:
-    target = {"metric": "macs", "value": 5e6, "low": 4750000, "high": 5250000}
-    teacher = {"accuracy": 0.82, "macs": 10000000, "params": 272000, "latency_ms": 2.0}
-    facts = {"title": "resnet20 on digits", "command": "tas compare --seeds 3", "metric": "macs"}
-    machine = {"torch": "2.13.0", "cpu": "A processor", "threads": 2}
-    rest = {"targets": {"0.5": target}, "teacher": {**teacher, "seconds": 300.0}, "epochs": 20}
-    return {**facts, **rest, "environment": machine, "kind": "compare", **changes}
 
 
 def table(text: str) -> list[list[str]]:
@@ -54,7 +26,7 @@ def table(text: str) -> list[list[str]]:
 
 
 def read(rows: list[dict[str, Any]], **changes: Any) -> Node:
-    return parse(comparison.page(rows, about(**changes)))
+    return parse(comparison_page(rows, about(**changes)))
 
 
 def lead(rows: list[dict[str, Any]], **changes: Any) -> str:
@@ -67,14 +39,14 @@ def lead(rows: list[dict[str, Any]], **changes: Any) -> str:
 def test_the_file_of_all_runs() -> None:
     failed = open_run("amc", "failed", 'no shape, "none"\n  at all', seed=1, transfer="none")
     rows = [run("pfec", 0.801, measured=True, latency_ms=None), failed, open_run("cp", "waiting")]
-    assert results.csv_text(rows) == (
+    assert csv_text(rows) == (
         "method,budget,seed,transfer,state,reason,accuracy,top5,macs,params,cost,measured,"
         "latency_ms,search_seconds,train_seconds\n"
         "pfec,0.5,0,init,done,,0.801,0.99,5000000,136000,5000000,True,,12.5,180.0\n"
         'amc,0.5,1,none,failed,"no shape, ""none"" at all",,,,,,False,,,\n'
         "cp,0.5,0,init,waiting,,,,,,,False,,,\n"
     )
-    found = list(csv.DictReader(io.StringIO(results.csv_text(rows))))
+    found = list(csv.DictReader(io.StringIO(csv_text(rows))))
     assert found[1]["reason"] == 'no shape, "none" at all'
 
 
@@ -90,7 +62,7 @@ def test_means_and_spread_by_hand() -> None:
         open_run("tas", "failed", "out of memory", seed=4),
         open_run("tas", "running", seed=5),
     ]
-    (entry,) = results.summary(rows)
+    (entry,) = average_over_seeds(rows)
     numbers = {name: entry.pop(name) for name in ("accuracy", "accuracy_std", "search_seconds")}
     # deviations of 0, 2 and -2 points: the root of 8 / 2
     assert list(numbers.values()) == pytest.approx([0.8, 0.02, 42.5 / 3])
@@ -114,7 +86,7 @@ def test_means_and_spread_by_hand() -> None:
 
 
 def test_one_run_has_no_spread() -> None:
-    (entry,) = results.summary([run("tas", 0.8)])
+    (entry,) = average_over_seeds([run("tas", 0.8)])
     assert entry["accuracy"] == 0.8
     assert entry["accuracy_std"] is None
 
@@ -128,7 +100,7 @@ def test_the_order() -> None:
         run("tas", 0.79, transfer="kd"),
         *(run("tas", 0.5, budget=budget) for budget in ("20M", "0.7", "30%", "900K")),
     ]
-    keys = [(e["budget"], e["method"], e["transfer"]) for e in results.summary(rows)]
+    keys = [(e["budget"], e["method"], e["transfer"]) for e in average_over_seeds(rows)]
     assert keys == [
         ("30%", "tas", "init"),
         ("0.5", "tas", "init"),
@@ -151,7 +123,7 @@ def test_the_whole_text() -> None:
         *seeds("tas", 0.80, 0.81, 0.82, train_seconds=60.0, latency_ms=None),
         open_run("a|b", "failed", "no <shape> | *here*"),
     ]
-    assert results.markdown(rows, about()) == (
+    assert comparison_markdown(rows, about()) == (
         "# resnet20 on digits: pruning methods compared\n"
         "\n"
         "6 of 7 runs are done, 1 failed. At a budget of 0.5 (5.00M MACs), tas has the highest mean "
@@ -184,7 +156,7 @@ def test_no_winner_where_the_spreads_overlap() -> None:
         *seeds("pfec", 0.78, 0.79, 0.80),
         *seeds("far", 0.60, 0.61, 0.62),
     ]
-    text = results.markdown(rows, about())
+    text = comparison_markdown(rows, about())
     assert (
         "It leads pfec by 1.00 points, but its mean ± std overlaps with that of pfec: over" in text
     )
@@ -207,7 +179,7 @@ def test_a_far_one_with_a_wide_spread_takes_the_win_too() -> None:
 
 
 def test_one_seed_is_no_proof() -> None:
-    text = results.markdown([run("tas", 0.8), *seeds("pfec", 0.70, 0.71)], about())
+    text = comparison_markdown([run("tas", 0.8), *seeds("pfec", 0.70, 0.71)], about())
     assert "tas has the highest accuracy: 80.00% (n = 1)" in text
     assert "by 9.50 points; without two runs of each there is no spread" in text
     assert "winner" not in text
@@ -223,7 +195,7 @@ def test_costs_that_are_measured_or_outside_the_band() -> None:
         run("tas", 0.85, 0, cost=5250001),
         run("tas", 0.85, 1, cost=4900000),
     ]
-    text = results.markdown(rows, about())
+    text = comparison_markdown(rows, about())
     cells = {row[0]: (row[2], row[4]) for row in table(text)}
     assert cells["lccl"] == ("80.00% ± 0.00 (n = 2)", "5.10M (51.0%) ‡")
     assert cells["tas"] == ("85.00% ± 0.00 (n = 2) §", "5.00M (50.0%)")
@@ -239,7 +211,7 @@ def test_budgets_and_transfers_are_told_apart() -> None:
         *seeds("pfec", 0.72, 0.73, transfer="none"),
         *seeds("tas", 0.60, 0.61, transfer="kd", budget="0.3"),
     ]
-    text = results.markdown(rows, about(kind="sweep", command=""))
+    text = comparison_markdown(rows, about(kind="sweep", command=""))
     assert text.startswith("# resnet20 on digits: budgets compared\n\nAll 8 runs are done.\n\n- At")
     assert "- At a budget of 0.3, tas reaches 60.50% ± 0.71 (n = 2), 21.50 points below" in text
     assert "tas (kd) has the highest mean accuracy" in text
@@ -267,7 +239,7 @@ BAD = "<img src=x onerror=alert(1)> & \"'"
 
 def test_every_method_is_on_a_page_that_needs_nothing_else() -> None:
     rows = [run(name, 0.7 + i / 100) for i, name in enumerate(METHODS)]
-    text = comparison.page(rows, about())
+    text = comparison_page(rows, about())
     assert re.findall(r"https?://", text) == []
     assert re.findall(r"<(?:script|link|img|iframe)|@import|url\(", text) == []
     page = parse(text)
@@ -294,7 +266,7 @@ def test_text_from_outside_stays_text() -> None:
     assert page.all("pre")[0].text == BAD
     (item,) = page.by_id("failures").all("li")
     assert item.text == (f"{BAD}, budget {BAD}, transfer init, seed 0: {BAD}\n  line 2")
-    assert "<img" not in results.markdown(rows, about(title=BAD, environment=machine))
+    assert "<img" not in comparison_markdown(rows, about(title=BAD, environment=machine))
 
 
 def test_failures_are_told_once_and_in_full() -> None:
@@ -424,14 +396,14 @@ def test_names_do_not_cover_names_or_points() -> None:
         (name, draw.uniform(300, 600), draw.uniform(100, 300)) for name in METHODS for _ in range(3)
     ]
     points += [("in a corner", frame[i], frame[j]) for i in (0, 2) for j in (1, 3)]
-    taken = [labels.box(x, y) for _, x, y in points]
-    found = labels.labels(points, taken, frame)
+    taken = [label_placement.marker_box(x, y) for _, x, y in points]
+    found = label_placement.place_labels(points, taken, frame)
     assert sum(one is not None for one in found) > 30
     boxes = list(taken)
     for one, (name, x, y) in zip(found, points, strict=True):
         if one is None:
             continue
-        box = (one.x, one.y - 10.5, one.x + labels.LETTER * len(name), one.y + 2.5)
+        box = (one.x, one.y - 10.5, one.x + label_placement.LETTER_WIDTH * len(name), one.y + 2.5)
         assert frame[0] <= box[0] < box[2] <= frame[2]
         assert frame[1] <= box[1] < box[3] <= frame[3]
         for other in boxes:
@@ -501,7 +473,7 @@ def test_nothing_is_done(rows: list[dict[str, Any]], told: str) -> None:
         assert page.by_id(key).all("svg") == []
         assert page.by_id(key).all("p")[0].text == "No run has a number for this yet."
     assert page.all("figure") == [page.by_id("by-macs"), page.by_id("by-latency")]
-    assert table(results.markdown(rows, about(teacher=None)))[2] == ["unpruned"] + ["–"] * 8
+    assert table(comparison_markdown(rows, about(teacher=None)))[2] == ["unpruned"] + ["–"] * 8
 
 
 def test_a_run_without_latency_is_in_the_other_picture() -> None:
@@ -522,63 +494,6 @@ def test_a_narrow_page_does_not_scroll_sideways(tmp_path: Path) -> None:
         "root.title = root.scrollWidth - root.clientWidth;</script>"
     )
     path = tmp_path / "page.html"
-    path.write_text(comparison.page(rows, facts) + measure, encoding="utf-8")
+    path.write_text(comparison_page(rows, facts) + measure, encoding="utf-8")
     page = browse(path, tmp_path / "profile")
     assert page.all("html")[0].attributes["title"] == "0"
-
-
-# the terminal
-
-
-def shown(rows: list[dict[str, Any]], teacher: dict[str, Any] | None, columns: int) -> list[str]:
-    console = Console(width=columns, file=io.StringIO(), color_system=None)
-    with console.capture() as capture:
-        console.print(results.live_table(rows, teacher))
-    return [line.rstrip() for line in capture.get().splitlines() if line.strip()]
-
-
-def test_the_table_while_it_runs() -> None:
-    rows = [
-        *(open_run("cp", "waiting", seed=i) for i in range(3)),
-        run("tas", 0.80, 0, search_seconds=1234.56),
-        run("tas", 0.82, 1, search_seconds=1234.56),
-        open_run("tas", "running", seed=2),
-        *seeds("pfec", 0.7, 0.7),
-        open_run("pfec", "failed", "[bold]out[/bold]", seed=2),
-        open_run("amc", "failed", "out", seed=0),
-        open_run("amc", "waiting", seed=1),
-        open_run("sfp", "running", "search 40%"),
-    ]
-    lines = [re.split(r"\s{2,}", line.strip()) for line in shown(rows, about()["teacher"], 110)]
-    assert lines[0] == ["method", "runs", "accuracy", "MACs", "search s", "train s"]
-    # the order is that of the runs: no line jumps while results come in
-    assert lines[2:] == [
-        ["unpruned", "82.00%", "10.00M", "–", "300.0"],
-        ["cp", "waiting", "–", "–", "–", "–"],
-        ["tas", "2/3 done, running", "81.00% ± 1.41", "5.00M", "1,234.6", "180.0"],
-        ["pfec", "2/3 done, 1 failed: [bold]out[/bold]", "70.00% ± 0.00", "5.00M", "12.5", "180.0"],
-        ["amc", "waiting, 1 failed: out", "–", "–", "–", "–"],
-        ["sfp", "running: search 40%", "–", "–", "–", "–"],
-    ]
-
-
-def test_the_table_is_as_wide_as_the_terminal() -> None:
-    rows = [
-        row
-        for budget in ("0.3", "0.5")
-        for transfer in ("init", "init+kd")
-        for row in [
-            *seeds("autoslim", 0.80, 0.82, transfer=transfer, budget=budget),
-            open_run("amc", "failed", "word " * 40, transfer=transfer, budget=budget),
-        ]
-    ]
-    for columns in (80, 100):
-        lines = shown(rows, None, columns)
-        assert max(map(len, lines)) <= columns
-        assert all(line.endswith("180.0") for line in lines if "2/2 done" in line)
-        text = " ".join(lines)
-        assert "budget" in text
-        assert "transfer" in text
-        assert "failed:" in text
-        assert "2/2 done" in text
-        assert text.count("81.00% ± 1.41") == 4

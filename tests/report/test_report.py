@@ -7,18 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from support.html_tree import Node, spots, width
 from support.made_up_run import (
     KEPT_BLOCKS,
     SIZES,
-    Node,
     layer_record,
     layer_records,
     report,
     result_record,
     search_rows,
     softmax,
-    spots,
-    width,
     write_run,
 )
 from transformable.report import write_report
@@ -206,7 +204,7 @@ def test_all_distributions_are_in_the_page(page: Node) -> None:
     dropped = "Kept: 13 channels out of 16, but its block was dropped."
     assert maps["stages.0.2.conv1"]["note"] == dropped
     for one in maps.values():
-        for column in zip(*one["chances"], strict=True):
+        for column in zip(*one["probabilities"], strict=True):
             assert sum(column) == pytest.approx(1000, abs=4)
     options = page.by_id("map-select").all("option")
     assert [option.attributes["value"] for option in options] == [str(i) for i in range(len(maps))]

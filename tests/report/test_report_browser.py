@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from support.browser import BROWSER, NAMES, browse
-from support.made_up_run import Node, parse, write_run
+from support.html_tree import Node, parse
+from support.made_up_run import write_run
 from transformable.report import write_report
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason=f"none of {', '.join(NAMES)} is on PATH")

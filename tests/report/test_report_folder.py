@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from support.html_tree import parse, spots, width
 from support.made_up_run import (
     layer_record,
     layer_records,
-    parse,
     report,
     result_record,
-    spots,
     training_rows,
-    width,
     without_stages,
     write_rows,
     write_run,
@@ -123,7 +121,7 @@ def test_a_long_search_is_thinned_out(tmp_path: Path) -> None:
     data = json.loads(page.by_id("map-data").text)
     assert len(data["epochs"]) == 120
     assert (data["epochs"][0], data["epochs"][-1]) == (1, 601)
-    assert {len(row) for one in data["maps"] for row in one["chances"]} == {120}
+    assert {len(row) for one in data["maps"] for row in one["probabilities"]} == {120}
     assert len(spots(page.by_id("cost").all("polyline")[0])) == 601
 
 
@@ -254,12 +252,12 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         (folder / name).write_text(good)
 
 
-def test_a_report_does_not_wait_for_torch(tmp_path: Path) -> None:
+def test_a_report_needs_neither_torch_nor_a_terminal(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     code = (
         "import sys; from pathlib import Path; from transformable.report import write_report\n"
         "write_report(Path(sys.argv[1]))\n"
-        "print({'torch', 'matplotlib', 'numpy'} & set(sys.modules))"
+        "print({'torch', 'matplotlib', 'numpy', 'rich', 'tyro'} & set(sys.modules))"
     )
     run = [sys.executable, "-c", code, str(folder)]
     done = subprocess.run(run, capture_output=True, text=True, check=True)

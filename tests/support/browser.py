@@ -4,7 +4,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from support.made_up_run import Node, parse
+from support.html_tree import Node, parse
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next((path for path in map(shutil.which, NAMES) if path), None)

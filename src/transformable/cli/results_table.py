@@ -1,5 +1,71 @@
-"""Temporary."""
+"""The table of a comparison on the terminal."""
 
-from ..report.results import live_table as results_table
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.table import Table
+from rich.text import Text
+
+from ..report.comparison_results import (
+    Entry,
+    Row,
+    accuracy_text,
+    average,
+    group_seeds,
+    runs_of,
+    unpruned,
+)
+from ..report.comparison_table import UNPRUNED, shorten
+from ..report.formatting import MISSING, count_and_share, percent
 
 __all__ = ["results_table"]
+
+
+def results_table(rows: Sequence[Row], teacher: Mapping[str, Any] | None) -> Table:
+    """Means over the seeds, in the order of the runs, so that no line jumps while they run."""
+    groups = group_seeds(rows)
+    entries = [average(group) for group in groups]
+    names = [name for name in ("budget", "transfer") if len({entry[name] for entry in entries}) > 1]
+    table = Table(box=SIMPLE, pad_edge=False, show_edge=False, collapse_padding=True)
+    for name in ("method", *names):
+        table.add_column(name, no_wrap=True)
+    table.add_column("runs", overflow="fold", min_width=10)
+    table.add_column("accuracy", justify="right", no_wrap=True)
+    for name in ("MACs", "search s", "train s"):
+        table.add_column(name, justify="right")
+    if teacher:
+        whole = unpruned(teacher)
+        numbers = _numbers(percent(whole["accuracy"]), whole["macs"], None, whole["seconds"])
+        table.add_row(UNPRUNED, *[MISSING] * len(names), "", *numbers)
+    for entry, group in zip(entries, groups, strict=True):
+        # how many runs are done is in the column before
+        reached = accuracy_text(entry).partition(" (")[0]
+        numbers = _numbers(reached, entry["macs"], entry["search_seconds"], entry["train_seconds"])
+        texts = (Text(str(entry[name])) for name in ("method", *names))
+        table.add_row(*texts, _state(entry, group), *numbers)
+    return table
+
+
+def _numbers(
+    accuracy: str, macs: float | None, search: float | None, training: float | None
+) -> list[str]:
+    seconds = (MISSING if value is None else f"{value:,.1f}" for value in (search, training))
+    return [accuracy, count_and_share(macs), *seconds]
+
+
+def _state(entry: Entry, group: Sequence[Row]) -> Text:
+    """How many runs of a line are done, running or failed, and why or at what."""
+    parts = []
+    if entry["n"]:
+        parts.append(f"{entry['n']}/{runs_of(entry)} done")
+    if entry["running"]:
+        doing = [row["reason"] for row in group if row["state"] == "running" and row["reason"]]
+        parts.append(f"running: {shorten(doing[0])}" if doing else "running")
+    elif entry["waiting"] and not parts:
+        parts.append("waiting")
+    if entry["failed"]:
+        times = f"{entry['failed']} failed" if parts else "failed"
+        parts.append(f"{times}: {shorten('; '.join(entry['reasons']))}")
+    style = "red" if entry["failed"] else "dim" if entry["waiting"] == runs_of(entry) else ""
+    return Text(", ".join(parts), style=style)

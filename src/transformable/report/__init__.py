@@ -1,29 +1,30 @@
-"""The report of a pruning, or of a comparison: one page to look at, and the same in short."""
+"""The report of a pruning run or of a comparison: one page for a browser, and Markdown."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..atomic_files import write_whole
-from . import comparison, results
-from .page import page
-from .reading import read_facts
-from .summary import summary
+from .comparison_page import comparison_markdown, comparison_page
+from .comparison_results import csv_text
+from .run_facts import read_run
+from .run_page import run_page, run_summary
 
 __all__ = ["write_comparison", "write_report"]
 
 
 def write_report(folder: Path) -> Path:
-    """Write ``report.html`` and ``summary.md`` into the folder of a finished ``tas prune``.
+    """Write ``report.html`` and ``summary.md`` into the folder of a finished run of any method.
 
-    The same folder gives the same bytes. The path of the page is given back.
+    The folder is that of ``tas prune`` or of a trial of a comparison; the same folder gives the
+    same bytes. Returns the path of the page.
 
     >>> write_report(Path("nowhere"))
     Traceback (most recent call last):
     ValueError: nowhere is not the folder of a finished tas prune: there is no such folder; ...
     """
-    facts = read_facts(folder)
-    _write(folder, {"summary.md": summary(facts), "report.html": page(facts)})
+    facts = read_run(folder)
+    _write(folder, {"summary.md": run_summary(facts), "report.html": run_page(facts)})
     return folder / "report.html"
 
 
@@ -32,9 +33,9 @@ def write_comparison(
 ) -> None:
     """Write ``results.csv``, ``results.md`` and ``report.html`` into the folder of a comparison."""
     texts = {
-        "results.csv": results.csv_text(rows),
-        "results.md": results.markdown(rows, facts),
-        "report.html": comparison.page(rows, facts),
+        "results.csv": csv_text(rows),
+        "results.md": comparison_markdown(rows, facts),
+        "report.html": comparison_page(rows, facts),
     }
     _write(folder, texts)
 

@@ -1,30 +1,33 @@
-"""What came out of a comparison, in a few sentences."""
+"""The conclusions of a comparison, in a few sentences."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .findings import (
+from .comparison_results import (
     Entry,
-    accuracy,
-    by_budget,
+    accuracy_text,
+    best_first_by_budget,
+    clear_winner,
     label,
-    outside,
-    overlapping,
+    outside_band,
+    overlap,
     runs_of,
-    teacher_of,
-    winner,
+    unpruned,
 )
-from .wording import METRICS, count, milliseconds, percent
+from .formatting import METRIC_NAMES, count, milliseconds, percent
 
-__all__ = ["budget_words", "verdict"]
+__all__ = ["budget_text", "conclusions"]
 
-MOST_NAMES = 3
+MAX_NAMES = 3
 
 
-def verdict(entries: Sequence[Entry], facts: Mapping[str, Any]) -> list[str]:
-    """How far it is, and for each budget who is best, by how much, and how sure that is."""
-    told = [" ".join(_at(budget, done, facts)) for budget, done in by_budget(entries).items()]
-    return [_progress(entries), *told]
+def conclusions(entries: Sequence[Entry], facts: Mapping[str, Any]) -> list[str]:
+    """How many runs are done, and for each budget the best method, its lead and how sure it is."""
+    by_budget = best_first_by_budget(entries)
+    return [
+        _progress(entries),
+        *(" ".join(_at_budget(budget, done, facts)) for budget, done in by_budget.items()),
+    ]
 
 
 def _progress(entries: Sequence[Entry]) -> str:
@@ -36,29 +39,29 @@ def _progress(entries: Sequence[Entry]) -> str:
     return ", ".join([f"{states['n']} of {total} runs are done", *rest]) + "."
 
 
-def _at(budget: str, done: Sequence[Entry], facts: Mapping[str, Any]) -> list[str]:
+def _at_budget(budget: str, done: Sequence[Entry], facts: Mapping[str, Any]) -> list[str]:
     best, others = done[0], done[1:]
     name = label(best, done)
     mean = "accuracy" if best["accuracy_std"] is None else "mean accuracy"
     what = f"{name} has the highest {mean}:" if others else f"{name} reaches"
-    gap = _gap(best["accuracy"], teacher_of(facts["teacher"])["accuracy"])
-    start = f"At a budget of {budget_words(budget, facts)}, {what} {accuracy(best)}{gap}."
-    if outside(best, facts):
+    gap = _gap(best["accuracy"], unpruned(facts["teacher"])["accuracy"])
+    start = f"At a budget of {budget_text(budget, facts)}, {what} {accuracy_text(best)}{gap}."
+    if outside_band(best, facts):
         start += " Not all of its runs are inside the band of the budget."
     if not others:
         return [start]
-    return [start, _lead(done) + _certain(done), *_by_transfer(done)]
+    return [start, _lead(done) + _certainty(done), *_by_transfer(done)]
 
 
-def budget_words(budget: str, facts: Mapping[str, Any]) -> str:
-    """A budget as it was given, and what that is for this network."""
+def budget_text(budget: str, facts: Mapping[str, Any]) -> str:
+    """A budget as it was given, and its value for this network."""
     target = facts["targets"].get(budget)
     if not target:
         return budget
     metric, value = target["metric"], target["value"]
     if metric == "latency":
         return f"{budget} ({milliseconds(value)})"
-    return f"{budget} ({count(value)} {METRICS.get(metric, metric)})"
+    return f"{budget} ({count(value)} {METRIC_NAMES.get(metric, metric)})"
 
 
 def _gap(reached: float, before: float | None) -> str:
@@ -78,15 +81,15 @@ def _lead(done: Sequence[Entry]) -> str:
     return f"It leads {name} by {size if float(size) else 'less than 0.01'} points"
 
 
-def _certain(done: Sequence[Entry]) -> str:
+def _certainty(done: Sequence[Entry]) -> str:
     best, others = done[0], done[1:]
-    close = [label(other, done) for other in others if overlapping(best, other)]
+    close = [label(other, done) for other in others if overlap(best, other)]
     if close:
         return (
             f", but its mean ± std overlaps with that of {_names(close)}: over these seeds there "
             "is no clear winner."
         )
-    if not winner(done):
+    if not clear_winner(done):
         return "; without two runs of each there is no spread to hold that against."
     return ", more than the spread over the seeds: its mean ± std overlaps with no other."
 
@@ -96,9 +99,9 @@ def _names(names: Sequence[str]) -> str:
     >>> _names(["a"]), _names(["a", "b"]), _names(list("abcde"))
     ('a', 'a and b', 'a, b, c and 2 others')
     """
-    rest = len(names) - MOST_NAMES
+    rest = len(names) - MAX_NAMES
     if rest > 1:
-        names = [*names[:MOST_NAMES], f"{rest} others"]
+        names = [*names[:MAX_NAMES], f"{rest} others"]
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
@@ -109,5 +112,5 @@ def _by_transfer(done: Sequence[Entry]) -> list[str]:
         firsts.setdefault(entry["transfer"], entry)
     if len(firsts) == 1 or len({entry["method"] for entry in done}) == 1:
         return []
-    told = (f"{key}: {one['method']} {percent(one['accuracy'])}" for key, one in firsts.items())
-    return [f"The highest means by transfer are {'; '.join(told)}."]
+    best = (f"{key}: {one['method']} {percent(one['accuracy'])}" for key, one in firsts.items())
+    return [f"The highest means by transfer are {'; '.join(best)}."]

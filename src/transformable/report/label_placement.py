@@ -1,27 +1,18 @@
-"""Places for names next to points, so that no name covers another name or a point."""
+"""Places names next to the points of a plot so that they cover neither each other nor a point."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Box", "Label", "bar", "box", "labels"]
+from .axes import Box
 
-Box = tuple[float, float, float, float]
-"""Left, top, right, bottom."""
+__all__ = ["Label", "error_bar_box", "marker_box", "place_labels"]
 
-# of a letter of 12 px; the width is that of a wide one, since the font is the reader's
-LETTER, HEIGHT = 6.8, 13
+# the size of a letter at 12 px; that of a wide one, since the font is the reader's
+LETTER_WIDTH, LETTER_HEIGHT = 6.8, 13
 RADIUS = 6
 NEAR, FAR = 9, (22, 36, 52)
-DIRECTIONS = (
-    (1.0, 0.0),
-    (-1.0, 0.0),
-    (0.0, -1.0),
-    (0.0, 1.0),
-    (0.7, -0.7),
-    (0.7, 0.7),
-    (-0.7, -0.7),
-    (-0.7, 0.7),
-)
+STRAIGHT = ((1.0, 0.0), (-1.0, 0.0), (0.0, -1.0), (0.0, 1.0))
+DIRECTIONS = (*STRAIGHT, (0.7, -0.7), (0.7, 0.7), (-0.7, -0.7), (-0.7, 0.7))
 
 
 @dataclass(frozen=True)
@@ -33,43 +24,43 @@ class Label:
     leader: Box | None
 
 
-def box(x: float, y: float) -> Box:
-    """What a marker covers."""
+def marker_box(x: float, y: float) -> Box:
+    """The box that a marker covers."""
     return x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS
 
 
-def bar(x: float, bottom: float, top: float) -> Box:
-    """What an error bar covers."""
+def error_bar_box(x: float, bottom: float, top: float) -> Box:
+    """The box that an error bar covers."""
     return x - 1, top, x + 1, bottom
 
 
-def labels(
+def place_labels(
     names: Sequence[tuple[str, float, float]], taken: Sequence[Box], frame: Box
 ) -> list[Label | None]:
-    """A place for each name at its point; None where there is no room for it.
+    """A place for each name (text, x and y of its point); None where there is no room for it.
 
-    The first names have the first choice.
+    `taken` are the boxes that names may not cover; the first names are placed first.
 
-    >>> labels([("a", 50, 50), ("b", 50, 50)], [box(50, 50)], (0, 0, 100, 100))
+    >>> place_labels([("a", 50, 50), ("b", 50, 50)], [marker_box(50, 50)], (0, 0, 100, 100))
     [Label(x=59.0, y=54.0, leader=None), Label(x=34.2, y=54.0, leader=None)]
     """
     full = list(taken)
     found = []
     for name, x, y in names:
-        label, covered = _free(len(name) * LETTER, x, y, full, frame)
+        label, covered = _free_place(len(name) * LETTER_WIDTH, x, y, full, frame)
         found.append(label)
         full += [covered] if label else []
     return found
 
 
-def _free(
+def _free_place(
     width: float, x: float, y: float, taken: Sequence[Box], frame: Box
 ) -> tuple[Label | None, Box]:
     for reach in (NEAR, *FAR):
         for right, down in DIRECTIONS:
             left = x + right * reach - width * (0 if right > 0 else 1 if right < 0 else 0.5)
             middle = y + down * (reach + 3)
-            spot = (left, middle - HEIGHT / 2, left + width, middle + HEIGHT / 2)
+            spot = (left, middle - LETTER_HEIGHT / 2, left + width, middle + LETTER_HEIGHT / 2)
             if _inside(spot, frame) and not any(_cover(spot, other) for other in taken):
                 leader = None if reach == NEAR else (x, y, *_nearest(spot, x, y))
                 return Label(left, middle + 4, leader), spot

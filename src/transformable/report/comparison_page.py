@@ -1,0 +1,147 @@
+"""The report of a comparison or a sweep, as a page and as Markdown."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .comparison_results import (
+    Entry,
+    Row,
+    accuracy_text,
+    average_over_seeds,
+    label,
+    macs_of,
+    unpruned,
+)
+from .comparison_table import UNPRUNED, failures, footnotes, table_columns, table_lines
+from .conclusions import budget_text, conclusions
+from .formatting import MISSING, count, milliseconds, percent
+from .rendering import render
+from .scatter_plot import COLOURS, MARKERS, Point, Reference, ScatterPlot
+
+__all__ = ["comparison_markdown", "comparison_page"]
+
+
+def comparison_page(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
+    """The text of ``report.html``."""
+    entries = average_over_seeds(rows)
+    methods, transfers, seeds, budgets = (
+        list(dict.fromkeys(row[name] for row in rows))
+        for name in ("method", "transfer", "seed", "budget")
+    )
+    colours = {method: i % COLOURS for i, method in enumerate(methods)}
+    markers = {transfer: MARKERS[i % len(MARKERS)] for i, transfer in enumerate(transfers)}
+    bands = [(t["low"], t["high"]) for t in facts["targets"].values() if t["metric"] == "macs"]
+    times = _times(entries)
+
+    def plot(xs: Sequence[float | None], **rest: Any) -> ScatterPlot:
+        points = [
+            Point(
+                label=entry["method"],
+                tooltip=_tooltip(entry, entries, facts),
+                colour=colours[entry["method"]],
+                marker=markers[entry["transfer"]],
+                x=x,
+                y=entry["accuracy"],
+                std=entry["accuracy_std"],
+            )
+            for entry, x in zip(entries, xs, strict=True)
+            if entry["accuracy"] is not None and x is not None
+        ]
+        return ScatterPlot(points, **rest)
+
+    return render(
+        "comparison.html",
+        **_common(rows, entries, facts),
+        missing=MISSING,
+        spreads=any(entry["accuracy_std"] is not None for entry in entries),
+        colours=colours,
+        markers=markers,
+        by_macs=plot(
+            [macs_of(entry, facts) for entry in entries],
+            reference=_reference(facts, "macs"),
+            bands=bands,
+        ),
+        by_latency=plot(
+            [entry["latency_ms"] for entry in entries], reference=_reference(facts, "latency_ms")
+        ),
+        times=times,
+        longest=max((search + training for _, search, training in times), default=0.0) or 1.0,
+        teacher_seconds=unpruned(facts["teacher"])["seconds"],
+        methods=methods,
+        transfers=transfers,
+        seeds=seeds,
+        budgets=[budget_text(budget, facts) for budget in budgets],
+        seconds=_total_seconds(rows),
+    )
+
+
+def comparison_markdown(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
+    """The text of ``results.md``."""
+    return render("results.md", **_common(rows, average_over_seeds(rows), facts))
+
+
+def _common(
+    rows: Sequence[Row], entries: Sequence[Entry], facts: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {
+        "facts": facts,
+        "conclusions": conclusions(entries, facts),
+        "columns": table_columns(entries),
+        "lines": table_lines(entries, facts),
+        "footnotes": footnotes(entries, facts),
+        "conditions": _conditions(facts),
+        "failures": failures(rows),
+    }
+
+
+def _conditions(facts: Mapping[str, Any]) -> str:
+    """How long the networks were trained, and on which machine, as far as that is known."""
+    about, parts = facts["environment"], []
+    if about.get("cpu"):
+        parts.append(str(about["cpu"]))
+    if about.get("threads"):
+        parts.append("1 thread" if about["threads"] == 1 else f"{about['threads']} threads")
+    if about.get("torch"):
+        parts.append(f"torch {about['torch']}")
+    measured = f" Measured on {', '.join(parts)}." if parts else ""
+    return f"Every small network was trained for {facts['epochs']} epochs.{measured}"
+
+
+def _tooltip(entry: Entry, entries: Sequence[Entry], facts: Mapping[str, Any]) -> str:
+    macs = macs_of(entry, facts)
+    parts = [
+        f"{label(entry, entries)}, budget {entry['budget']}: {accuracy_text(entry)}",
+        f"{count(macs)} MACs" if macs is not None else "",
+        milliseconds(entry["latency_ms"]) if entry["latency_ms"] is not None else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _reference(facts: Mapping[str, Any], name: str) -> Reference | None:
+    teacher = unpruned(facts["teacher"])
+    if teacher["accuracy"] is None:
+        return None
+    x = teacher[name]
+    size = "" if x is None else f", {count(x)} MACs" if name == "macs" else f", {milliseconds(x)}"
+    text = f"{UNPRUNED}: {percent(teacher['accuracy'])}{size}"
+    return Reference(text, x, teacher["accuracy"])
+
+
+def _times(entries: Sequence[Entry]) -> list[tuple[str, float, float]]:
+    """The mean seconds of the search and of the training, of each entry with a result."""
+    several = len({entry["budget"] for entry in entries}) > 1
+    return [
+        (
+            label(entry, entries) + (f", {entry['budget']}" if several else ""),
+            entry["search_seconds"] or 0.0,
+            entry["train_seconds"] or 0.0,
+        )
+        for entry in entries
+        if entry["n"]
+    ]
+
+
+def _total_seconds(rows: Sequence[Row]) -> float:
+    """The time of all runs; one search serves all transfers."""
+    searches = {(row["method"], row["budget"], row["seed"]): row["search_seconds"] for row in rows}
+    return sum(filter(None, [*searches.values(), *(row["train_seconds"] for row in rows)]), 0.0)

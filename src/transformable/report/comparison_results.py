@@ -1,0 +1,182 @@
+"""The runs of a comparison or a sweep: results.csv, means over the seeds, and what they show."""
+
+import csv
+import io
+import math
+import re
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+from .formatting import percent
+
+__all__ = [
+    "Entry",
+    "Row",
+    "accuracy_text",
+    "average",
+    "average_over_seeds",
+    "best_first_by_budget",
+    "clear_winner",
+    "csv_text",
+    "group_seeds",
+    "label",
+    "macs_of",
+    "outside_band",
+    "overlap",
+    "runs_of",
+    "unpruned",
+]
+
+Row = Mapping[str, Any]
+"""One run: its settings, its state, and, once it is done, its numbers."""
+Entry = Mapping[str, Any]
+"""The runs of one method, budget and transfer together, as `average` returns them."""
+
+RUN = ("method", "budget", "seed", "transfer", "state", "reason")
+NUMBERS = ("accuracy", "top5", "macs", "params", "cost", "measured", "latency_ms")
+TIMES = ("search_seconds", "train_seconds")
+AVERAGED = ("accuracy", "cost", "macs", "params", "latency_ms", *TIMES)
+SUFFIXES = {"": 1.0, "%": 0.01, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9}
+
+
+def csv_text(rows: Sequence[Row]) -> str:
+    """A line for each run in whatever state; unknown numbers are empty."""
+    text = io.StringIO()
+    writer = csv.DictWriter(
+        text, (*RUN, *NUMBERS, *TIMES), extrasaction="ignore", lineterminator="\n"
+    )
+    writer.writeheader()
+    for row in rows:
+        reason = re.sub(r"\s+", " ", row["reason"] or "")
+        writer.writerow({**row, "reason": reason})
+    return text.getvalue()
+
+
+def average_over_seeds(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """An entry for each method, budget and transfer.
+
+    Sorted by budget, then the best first; entries without a result yet follow, and those of which
+    every run failed come last.
+    """
+
+    def order(entry: Entry) -> tuple[Any, ...]:
+        size = _budget_size(entry["budget"]), entry["budget"]
+        if entry["accuracy"] is not None:
+            return *size, 0, -entry["accuracy"]
+        return *size, 1 if entry["running"] or entry["waiting"] else 2, 0.0
+
+    return sorted(map(average, group_seeds(rows)), key=order)
+
+
+def group_seeds(rows: Sequence[Row]) -> list[list[Row]]:
+    """The runs that differ only in their seed together, in the order of the first of each."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["method"], row["budget"], row["transfer"]), []).append(row)
+    return list(groups.values())
+
+
+def average(group: Sequence[Row]) -> dict[str, Any]:
+    """The means over the runs of a group that are done, and how many are in which state.
+
+    ``accuracy_std`` is the sample standard deviation, so None for a single run.
+    """
+    done = [row for row in group if row["state"] == "done"]
+    failed = [row for row in group if row["state"] == "failed"]
+    known = {name: [row[name] for row in done if row[name] is not None] for name in AVERAGED}
+    accuracies, costs = known["accuracy"], known["cost"]
+    return {
+        **{name: group[0][name] for name in ("method", "budget", "transfer")},
+        "n": len(done),
+        "failed": len(failed),
+        "running": sum(row["state"] == "running" for row in group),
+        "waiting": sum(row["state"] == "waiting" for row in group),
+        "reasons": list(dict.fromkeys(row["reason"] or "no reason given" for row in failed)),
+        **{name: fmean(values) if values else None for name, values in known.items()},
+        "accuracy_std": stdev(accuracies) if len(accuracies) > 1 else None,
+        "cost_range": [min(costs), max(costs)] if costs else None,
+        "measured": any(row["measured"] for row in done),
+    }
+
+
+def _budget_size(budget: str) -> float:
+    """A number by which budgets in the same unit can be sorted.
+
+    >>> [_budget_size(budget) for budget in ("0.5", "50%", "20M", "1.2g", "much")]
+    [0.5, 0.5, 20000000.0, 1200000000.0, inf]
+    """
+    found = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([%KMGB]?)\s*", str(budget), re.IGNORECASE)
+    try:
+        return float(found[1]) * SUFFIXES[found[2].upper()] if found else math.inf
+    except ValueError:
+        return math.inf
+
+
+def runs_of(entry: Entry) -> int:
+    """The number of runs in whatever state."""
+    return int(entry["n"] + entry["failed"] + entry["running"] + entry["waiting"])
+
+
+def label(entry: Entry, entries: Sequence[Entry]) -> str:
+    """The method, and the transfer where there are several."""
+    several = len({one["transfer"] for one in entries}) > 1
+    return f"{entry['method']} ({entry['transfer']})" if several else str(entry["method"])
+
+
+def accuracy_text(entry: Entry) -> str:
+    """
+    >>> accuracy_text({"accuracy": 0.801, "accuracy_std": 0.002, "n": 3})
+    '80.10% ± 0.20 (n = 3)'
+    """
+    std = entry["accuracy_std"]
+    spread = "" if std is None else f" ± {100 * std:.2f}"
+    return f"{percent(entry['accuracy'])}{spread} (n = {entry['n']})"
+
+
+def best_first_by_budget(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
+    """The entries that have a result, by budget."""
+    found: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry["accuracy"] is not None:
+            found.setdefault(entry["budget"], []).append(entry)
+    return found
+
+
+def overlap(best: Entry, other: Entry) -> bool | None:
+    """Whether the intervals mean ± std of two entries touch; None where a std is unknown.
+
+    >>> best = {"accuracy": 0.8, "accuracy_std": 0.01}
+    >>> overlap(best, {"accuracy": 0.785, "accuracy_std": 0.006})
+    True
+    >>> overlap(best, {"accuracy": 0.785, "accuracy_std": 0.004})
+    False
+    """
+    if best["accuracy_std"] is None or other["accuracy_std"] is None:
+        return None
+    gap = abs(best["accuracy"] - other["accuracy"])
+    return bool(gap <= best["accuracy_std"] + other["accuracy_std"])
+
+
+def clear_winner(done: Sequence[Entry]) -> bool:
+    """Whether the first entry is better than every other by more than the spread."""
+    return len(done) > 1 and all(overlap(done[0], other) is False for other in done[1:])
+
+
+def macs_of(entry: Entry, facts: Mapping[str, Any]) -> float | None:
+    """The MACs to show: the measured ones where they depend on the images."""
+    measured = entry["measured"] and facts["metric"] == "macs"
+    macs: float | None = entry["cost"] if measured else entry["macs"]
+    return macs
+
+
+def unpruned(teacher: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The numbers of the unpruned network; None where one is unknown."""
+    names = ("accuracy", "macs", "params", "latency_ms", "seconds")
+    return {**dict.fromkeys(names), **(teacher or {})}
+
+
+def outside_band(entry: Entry, facts: Mapping[str, Any]) -> bool:
+    """Whether a run costs less or more than its budget allows."""
+    target, costs = facts["targets"].get(entry["budget"]), entry["cost_range"]
+    return bool(target and costs) and not target["low"] <= costs[0] <= costs[1] <= target["high"]
