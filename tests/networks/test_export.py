@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformable.blueprint import Blueprint
 
 import transformable as tas
 from support.networks import randomise
 from support.tiny_prune import prepare
 from transformable.cli.entry import main
 from transformable.networks import onnx_file
+from transformable.networks.blueprint import Blueprint
 from transformable.networks.export import check_agreement, export
 
 ALONE = """

@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from transformable.blueprint import Blueprint
 
 from transformable.data import Info
+from transformable.networks.blueprint import Blueprint
 from transformable.networks.model_card import model_card
 
 INFO = Info(

@@ -47,7 +47,11 @@ def run_trial(
         session = replace(session, run=run)
         found, search_seconds = apply_method(job, session)
         for transfer in transfers:
-            own = replace(job, distilling=replace(job.distilling, transfer=transfer))
+            own = replace(
+                job,
+                distilling=replace(job.distilling, transfer=transfer),
+                folders={"teacher": "../../teacher", "search": "../search"},
+            )
 
             def work(session: Session, job: PruningJob = own) -> dict[str, object]:
                 student, after = train_student(job, found, session)

@@ -57,8 +57,9 @@ def _build_unpruned(blueprint: Blueprint) -> nn.Module:
 
 
 def network_folder(folder: Path) -> Path:
-    """The folder itself or, in a run of ``tas prune``, the one inside it with the small network."""
-    inner = folder / "student" if (folder / "teacher").is_dir() else folder
+    """The folder itself or, in that of a pruning job, the one inside it with the small network."""
+    job = any((folder / name).is_dir() for name in ("teacher", "student"))
+    inner = folder / "student" if job else folder
     if (inner / "model.safetensors").is_file():
         return inner
     if (folder / "shape.json").is_file() and (folder / "steps.csv").is_file():

@@ -54,6 +54,7 @@ def conclude(
         "method": job.method_name,
         "notes": found.notes,
         "measured": found.restore_budget is not None,
+        "folders": dict(job.folders),
         "transfer": job.distilling.transfer,
         "trained": job.trained,
         "seconds": seconds,

@@ -44,6 +44,8 @@ class PruningJob:
     """Where the network and the images come from, as plain values: model, data, seed and so on."""
     command: str = ""
     """The command line, to be shown in the report."""
+    folders: Mapping[str, str] = field(default_factory=dict)
+    """Where the run folders "teacher" and "search" are, if not in that of the job."""
     export: bool = True
     """Whether the small network is also written for use without this package."""
 

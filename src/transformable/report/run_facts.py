@@ -9,6 +9,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from ..runs.run_folder import flat_settings
+
 __all__ = ["Layer", "MetricRows", "RunFacts", "read_run"]
 
 FIX = "give the folder that a tas prune has written to its end (its --out)"
@@ -132,7 +134,12 @@ def _read_result(folder: Path) -> dict[str, Any]:
 def _facts(folder: Path, result: dict[str, Any]) -> RunFacts:
     layers = [Layer(**_pick(layer, *LAYER)) for layer in result["layers"]]
     shape = _pick(result["shape"], "widths", "depths")
-    candidates, distributions = _distributions(folder / "search")
+    # a trial of a comparison shares its teacher and its search with others
+    shared = result.get("folders", {})
+    teacher, search, student = (
+        folder / shared.get(name, name) for name in ("teacher", "search", "student")
+    )
+    candidates, distributions = _distributions(search)
     return RunFacts(
         **_pick(result, *PLAIN, "environment"),
         teacher_path=result.get("teacher"),
@@ -147,9 +154,9 @@ def _facts(folder: Path, result: dict[str, Any]) -> RunFacts:
         layers=layers,
         shape=shape,
         config=_config(folder / "config.toml"),
-        teacher=_rows(folder / "teacher" / "metrics.csv"),
-        search=_rows(folder / "search" / "metrics.csv"),
-        student=_rows(folder / "student" / "metrics.csv"),
+        teacher=_rows(teacher / "metrics.csv"),
+        search=_rows(search / "metrics.csv"),
+        student=_rows(student / "metrics.csv"),
         candidates=candidates,
         distributions=distributions,
     )
@@ -211,7 +218,7 @@ def _config(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        return tomllib.loads(_text(path))
+        return flat_settings(tomllib.loads(_text(path)))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path} is not TOML: {error}") from None
 
