@@ -151,7 +151,7 @@ def test_another_config_in_the_same_folder_is_refused(
     whole: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(folder, "--out=whole", "--epochs=5") == 2
-    assert "belongs to another config: epochs is 4 there and 5 here" in capsys.readouterr().err
+    assert "belongs to another config: student.epochs is 4 there and 5 here" in capsys.readouterr().err
     assert run(folder, "--out=whole", "--teacher=other.pt") == 2
     assert "teacher is not given there and other.pt here" in capsys.readouterr().err
     short = [option for option in OPTIONS if not option.startswith("--batch-size")]
@@ -295,7 +295,7 @@ def test_from_python_with_a_network_of_ones_own(folder: Path, tmp_path: Path) ->
         ("trained", {"trained": True}),
     ):
         call: dict[str, Any] = {"model": model, "data": dataset, **options, **changed}
-        with pytest.raises(ValueError, match=f"belongs to a call with another '{name}'"):
+        with pytest.raises(ValueError, match=f"belongs to another config: {name} is"):
             tas.prune(**call, budget=0.5, out=tmp_path / "own")
     trained = tas.prune(pruned.teacher, dataset, 0.5, trained=True, **options)
     assert trained.summary["before"]["accuracy"] == pruned.summary["before"]["accuracy"]

@@ -141,17 +141,17 @@ def prune(
         train=job.training,
         search=job.searching,
         student=job.distilling,
-        given=_fingerprint(model, data, space, trained),
+        trained=trained,
+        digest=_digests(model, data, space),
     )
     with Run.open(out, settings) as run:
         return run_job(job, replace(session, run=run))
 
 
-def _fingerprint(model: nn.Module, data: Dataset, space: Space, trained: bool) -> dict[str, Any]:
-    """What settings cannot say of a call: digests of the network, the images and the sizes."""
+def _digests(model: nn.Module, data: Dataset, space: Space) -> dict[str, str]:
+    """What settings cannot say of a call: which network, which images and which sizes it had."""
     images, labels = next(iter(data.test.ordered(min(100, len(data.test)))))
     seen = b"".join(t.contiguous().numpy().tobytes() for t in (data.train.labels, images, labels))
     sizes = json.dumps([dict(space.widths), dict(space.depths)]).encode()
     parts = {"model": weights_as_bytes(model), "data": seen, "space": sizes}
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in parts.items()}
-    return {**digests, "trained": trained}
+    return {name: hashlib.sha256(content).hexdigest()[:16] for name, content in parts.items()}
