@@ -15,7 +15,7 @@ from transformable.settings import Align
 from transformable.supernet.candidate_norms import CandidateNorms
 from transformable.supernet.sampling import Draw, draw_gumbel
 from transformable.supernet.supernet import SuperNet
-from transformable.tracing.space import Residual as Join
+from transformable.tracing.space import Residual
 
 
 def cwi(x: Tensor, channels: int, align: str) -> Tensor:
@@ -243,7 +243,7 @@ def test_channels_last_and_contiguous_memory_give_the_same(align: Align) -> None
 
 @pytest.mark.parametrize("name", ["mobilenet_v2", *NETWORKS, *ODD_NETWORKS])
 @pytest.mark.parametrize("residual", ["pad", "project", "tied"])
-def test_every_choice_learns(name: str, residual: Join) -> None:
+def test_every_choice_learns(name: str, residual: Residual) -> None:
     """In channels-last memory, as in a search, on images that are never one pixel small."""
     torch.manual_seed(3)  # one in which no gate of a few units is dead from the start
     make: Callable[[], nn.Module]

@@ -31,9 +31,9 @@ class MixedLayer(nn.Module):
         if norm is not None:
             norm.affine, norm.weight, norm.bias = False, None, None
 
-    def forward(self, x: Tensor, mix: ChannelMatrix) -> Tensor:
+    def forward(self, x: Tensor, channel_matrix: ChannelMatrix) -> Tensor:
         x = self.layer(x)
-        matrix, shift = mix
+        matrix, shift = channel_matrix
         if self.norm is not None and (x.ndim == 4 or matrix.ndim == 1):
             return norm_then_matrix(x, self.norm, matrix, shift, relu=self.relu)
         if self.norm is not None:

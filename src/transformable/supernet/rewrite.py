@@ -1,7 +1,7 @@
 """Rewrites a network into the body of a supernet, whose widths and depths are mixed from outside.
 
-The body takes the images and a dict that tells it how: the `ChannelMatrix` of each searched layer
-and the `MixedDepths` of each stage, by name; the mask of each masked layout, by its index.
+The body takes images and a dict of controls: the `ChannelMatrix` of each searched layer and the
+`MixedDepths` of each stage, by name; the mask of each masked layout, by its index.
 """
 
 import copy
@@ -138,7 +138,7 @@ class _Rewriter:
         self.graph = self.body.graph
         first = next(node for node in self.graph.nodes if node.op != "placeholder")
         with self.graph.inserting_before(first):
-            self.mixes = self.graph.placeholder("mixes")
+            self.controls = self.graph.placeholder("controls")
         self.layers: dict[str, SearchedLayer] = {}
         self.stage_outputs: dict[str, list[int]] = {}
         self.masked: set[int] = set()
@@ -193,8 +193,8 @@ class _Rewriter:
         self.layers[name] = SearchedLayer(choice, str(norm.target) if norm else None, *affine)
         self.body.set_submodule(name, MixedLayer(self._module(original), module))
         with self.graph.inserting_before(node):
-            mix = self.graph.call_function(operator.getitem, (self.mixes, name))
-        node.args = (*node.args, mix)
+            matrix = self.graph.call_function(operator.getitem, (self.controls, name))
+        node.args = (*node.args, matrix)
         if norm:
             self.copies[norm].replace_all_uses_with(node)
             self.graph.erase_node(self.copies[norm])
@@ -221,7 +221,7 @@ class _Rewriter:
         index, node = self.traced.layout_of[original], self.copies[original]
         self.masked.add(index)
         with self.graph.inserting_after(node):
-            mask = self.graph.call_function(operator.getitem, (self.mixes, index))
+            mask = self.graph.call_function(operator.getitem, (self.controls, index))
         with self.graph.inserting_after(mask):
             masked = self.graph.call_function(mask_channels, (node, mask))
         node.replace_all_uses_with(masked, lambda user: user is not masked)
@@ -235,17 +235,17 @@ class _Rewriter:
         parts = last.parts if isinstance(last, StageOutput) else everywhere
         self.stage_outputs[name] = [parts[depth - 1] for depth in depths]
         with self.graph.inserting_before(self.copies[ends[depths[0] - 1]].next):
-            mix = self.graph.call_function(operator.getitem, (self.mixes, name))
+            mixed = self.graph.call_function(operator.getitem, (self.controls, name))
         totals: Any = {}
         for i, depth in enumerate(depths):
             node = self.copies[ends[depth - 1]]
-            with self.graph.inserting_before(node.next if totals else mix.next):
-                added = self.graph.call_method("add", (mix, i, node, totals))
+            with self.graph.inserting_before(node.next if totals else mixed.next):
+                added = self.graph.call_method("add", (mixed, i, node, totals))
                 x = self.graph.call_function(operator.getitem, (added, 0))
                 totals = self.graph.call_function(operator.getitem, (added, 1))
             node.replace_all_uses_with(x, partial(operator.is_not, added))
         with self.graph.inserting_before(totals.next):
-            output = self.graph.call_method("output", (mix, totals))
+            output = self.graph.call_method("output", (mixed, totals))
         x.replace_all_uses_with(output)
 
     def _module(self, node: fx.Node) -> nn.Module:

@@ -64,13 +64,14 @@ class SuperNet(nn.Module):
         self.register_buffer("absent_depths", absent_depths, persistent=False)
         self.rewritten = rewrite(model, space)
         self.body = self.rewritten.body
+        # state dicts know them by this name
         self.groups = make_candidate_norms(self.rewritten.layers, space, align)
         self.rows = {name: i for i, name in enumerate(space.widths)}
 
     def forward(self, x: Tensor, draw: Draw | None = None) -> Tensor:
         """Logits. The default is a new draw in training mode, the most probable sizes otherwise."""
         draw = draw or (self.draw() if self.training else self.most_probable_sizes())
-        output: Tensor = self.body(x, self._mixes(draw, x))
+        output: Tensor = self.body(x, self._controls(draw, x))
         return output
 
     def draw(self) -> Draw:
@@ -93,8 +94,8 @@ class SuperNet(nn.Module):
         """The small ordinary network of a shape, as `slim` makes it, with the supernet's weights.
 
         Each norm has the scale and shift of the candidate that the shape chooses and the running
-        statistics that all candidates share. With `align="pad"` and a space of `residual="pad"`,
-        it computes in eval mode what the supernet computes when it draws this shape.
+        statistics that all candidates share. In eval mode it computes what the supernet computes
+        when it draws this shape, but for shortcuts that `residual="project"` projects.
         """
         self.space.check(shape)
         for name, sizes in self.space.widths.items():
@@ -176,27 +177,27 @@ class SuperNet(nn.Module):
         alpha = self.alpha.masked_fill(self.absent_widths, never)  # type: ignore[arg-type]
         return alpha, self.beta.masked_fill(self.absent_depths, never)  # type: ignore[arg-type]
 
-    def _mixes(self, draw: Draw, x: Tensor) -> dict[Any, Any]:
+    def _controls(self, draw: Draw, x: Tensor) -> dict[Any, Any]:
         """The second input of the body: channel matrices, masks and mixed depths."""
-        mixes: dict[Any, Any] = {}
+        controls: dict[Any, Any] = {}
         for norms in self.groups:
             rows = [self.rows[choice] for choice in norms.choices]  # type: ignore[union-attr]
-            mixes.update(norms(draw.candidates[rows], draw.weights[rows]))
+            controls.update(norms(draw.candidates[rows], draw.weights[rows]))
         drawn = dict(zip(self.space.depths, (draw.depths > 0).tolist(), strict=True))
         depths = {stage: list(compress(self.space.depths[stage], drawn[stage])) for stage in drawn}
         masks = self.rewritten.masks(self._widest(draw), depths)
         layouts = self.rewritten.space.layouts
         for index in self.rewritten.masked:
             present = torch.tensor([masks[index] >> i & 1 for i in range(layouts[index].size)])
-            mixes[index] = present.to(x)
+            controls[index] = present.to(x)
         for stage, weights in zip(drawn, draw.depths.to(x.dtype), strict=True):
             outputs = self.rewritten.stage_outputs[stage]
             widths = [masks[output].bit_length() for output in outputs]
             used = list(dict.fromkeys(compress(widths, drawn[stage])))
             alignments = self._alignments(used, layouts[outputs[0]].size, x)
             total_of = [used.index(w) if w in used[: len(alignments)] else 0 for w in widths]
-            mixes[stage] = MixedDepths(weights.unbind(), total_of, alignments)
-        return mixes
+            controls[stage] = MixedDepths(weights.unbind(), total_of, alignments)
+        return controls
 
     def _alignments(self, widths: list[int], size: int, x: Tensor) -> list[Tensor | None]:
         """What aligns outputs of these widths; one None if they can be added as they are."""
