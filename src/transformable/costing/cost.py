@@ -23,6 +23,7 @@ __all__ = [
     "layer_costs",
     "macs",
     "params",
+    "total_cost",
     "with_norms",
 ]
 
@@ -56,7 +57,7 @@ def macs(space: Space, shape: Shape) -> int:
     >>> macs(space, space.full)
     40813194
     """
-    return _total(space, shape).macs
+    return total_cost(space, shape).macs
 
 
 def params(space: Space, shape: Shape) -> int:
@@ -67,7 +68,7 @@ def params(space: Space, shape: Shape) -> int:
     >>> params(space, space.full)
     272282
     """
-    return _total(space, shape).params
+    return total_cost(space, shape).params
 
 
 def layer_costs(space: Space, shape: Shape) -> list[LayerCost]:
@@ -106,7 +107,8 @@ def with_norms(rows: Sequence[LayerCost]) -> list[LayerCost]:
     return shown
 
 
-def _total(space: Space, shape: Shape) -> Cost:
+def total_cost(space: Space, shape: Shape) -> Cost:
+    """The cost of the network that has this shape."""
     space.check(shape)
     costs = [cost for _, cost in _costs(space, shape, space.masks(shape))]
     return Cost(sum(cost.macs for cost in costs), sum(cost.params for cost in costs))
