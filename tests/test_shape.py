@@ -12,6 +12,15 @@ def test_json_goes_there_and_back() -> None:
     assert json.loads(SHAPE.to_json())["channels"] == {"b": [0, 4]}
 
 
+def test_a_dict_goes_there_and_back_with_its_channels() -> None:
+    record = SHAPE.to_dict()
+    assert record == {"widths": {"a": 3, "b": 2}, "depths": {"s": 1}, "channels": {"b": [0, 4]}}
+    assert Shape.from_dict(record) == SHAPE
+    assert Shape({"a": 3}).to_dict() == {"widths": {"a": 3}, "depths": {}}
+    with pytest.raises(ValueError, match="a shape has no 'width'"):
+        Shape.from_dict({"widths": {}, "width": {}})
+
+
 def test_equal_shapes_have_equal_hashes_and_different_ones_differ() -> None:
     assert hash(Shape({"a": 3})) == hash(Shape({"a": 3}))
     assert Shape({"a": 3}) != Shape({"a": 4})

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 import transformable as tas
 from support.networks import NETWORKS
 from transformable.costing.budget import Budget
+from transformable.searching import derive as derive_module
+from transformable.searching import integer_program
 from transformable.searching.derive import check_possible, derive
 from transformable.tracing.space import Residual
 
@@ -106,6 +108,27 @@ def test_the_solver_says_nothing_on_stdout(capfd: pytest.CaptureFixture[str]) ->
     for seed in range(3):
         derive(random_probabilities(space, seed), space, Budget.of(0.3, space))
     assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize("residual", ["pad", "project", "tied"])
+@pytest.mark.parametrize("amount", [0.15, 0.5, 0.95])
+def test_a_budget_that_is_easily_met_is_checked_without_the_solver(
+    residual: Residual, amount: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def solve(*_: object) -> None:
+        raise AssertionError("the program was solved")
+
+    monkeypatch.setattr(derive_module, "most_probable", solve)
+    space = tas.Space.trace(tas.models.build("resnet20"), (3, 32, 32), residual=residual)
+    check_possible(space, Budget.of(amount, space, tolerance=0.01))
+
+
+def test_a_solver_that_gives_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(integer_program, "NODES", 0)
+    space = tas.Space.trace(tas.models.build("resnet20"), (3, 32, 32))
+    budget = Budget(metric="macs", value=20_000_050, low=20_000_000, high=20_000_100)
+    with pytest.raises(ValueError, match="the solver gave up after 0 nodes without a shape that"):
+        derive(random_probabilities(space, 0), space, budget)
 
 
 def test_a_hole_between_the_shapes_is_refused_with_what_is_near() -> None:

@@ -57,6 +57,24 @@ def test_channels_move_with_the_padding_of_a_shortcut() -> None:
         assert sum(channel is not None for channel in row) == len(inner)
 
 
+def test_channels_that_a_padding_moves_keep_their_order() -> None:
+    groups = ChannelGroups(tas.Space.trace(randomise(PaddedResNet()), (3, 16, 16)))
+    # each stream is padded to the next, or added to one that was; inner layers are not
+    streams = {name for name in groups.group_of if not name.endswith(".conv1")}
+    assert {groups.group_of[name] for name in streams} == groups.sizes.keys() - groups.movable
+    for name in groups.movable:
+        assert name.endswith(".conv1")
+
+
+def test_sums_are_those_of_each_channel_behind_flattened_pixels() -> None:
+    groups = groups_of("vgg")
+    layer = next(each for each in groups.space.layers if each.name == "classifier.0")
+    sums = groups.sum([(layer.inputs, torch.arange(80.0)), (layer.inputs, torch.ones(80))])
+    # 20 channels of 2x2 pixels
+    assert sums["features.8"].tolist() == [16 * i + 6 + 4 for i in range(20)]
+    assert sums["features.0"].tolist() == [0] * 8
+
+
 @pytest.mark.parametrize("name", ["resnet20", "mobilenet_v2", *NETWORKS])
 @pytest.mark.parametrize("residual", ["pad", "project", "tied"])
 @pytest.mark.parametrize("metric", ["macs", "params"])

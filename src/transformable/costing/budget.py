@@ -52,11 +52,10 @@ class Budget:
             raise ValueError(f"metric must be one of {', '.join(get_args(Metric))}, not {metric!r}")
         if not 0 < tolerance < 1:
             raise ValueError(f"tolerance must be above 0 and below 1, not {tolerance}")
-        measure = MEASURES[metric]
-        full = measure(space, space.full)
+        shapes = (space.full, space.smallest, space.largest)
+        costs = [MEASURES[metric](space, shape) for shape in shapes]
+        full, smallest, largest = costs[0], min(costs), max(costs)
         value = _number(amount, full)
-        ends = (full, *(measure(space, shape) for shape in (space.smallest, space.largest)))
-        smallest, largest = min(ends), max(ends)
         if not smallest <= value <= largest:
             raise ValueError(
                 f"a budget of {amount} is {value:,.0f} {NAMES[metric]}, and this network can have "

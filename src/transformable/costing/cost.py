@@ -23,6 +23,7 @@ __all__ = [
     "layer_costs",
     "macs",
     "params",
+    "total_cost",
     "with_norms",
 ]
 
@@ -56,7 +57,7 @@ def macs(space: Space, shape: Shape) -> int:
     >>> macs(space, space.full)
     40813194
     """
-    return _total(space, shape).macs
+    return total_cost(space, shape).macs
 
 
 def params(space: Space, shape: Shape) -> int:
@@ -67,7 +68,7 @@ def params(space: Space, shape: Shape) -> int:
     >>> params(space, space.full)
     272282
     """
-    return _total(space, shape).params
+    return total_cost(space, shape).params
 
 
 def layer_costs(space: Space, shape: Shape) -> list[LayerCost]:
@@ -79,19 +80,17 @@ def layer_costs(space: Space, shape: Shape) -> list[LayerCost]:
     442368
     """
     space.check(shape)
-    masks = space.masks(shape)
     return [
         LayerCost(
             name=layer.name,
             kind=layer.kind,
             kernel=layer.kernel,
-            inputs=masks[layer.inputs].bit_count(),
-            outputs=masks[layer.outputs].bit_count(),
+            inputs=c_in,
+            outputs=c_out,
             size=layer.size,
-            macs=cost.macs,
-            params=cost.params,
+            **layer_cost(layer, c_in, c_out)._asdict(),
         )
-        for layer, cost in sorted(_costs(space, shape, masks), key=lambda pair: pair[0].order)
+        for layer, c_in, c_out in sorted(_layers(space, shape), key=lambda row: row[0].order)
     ]
 
 
@@ -106,16 +105,19 @@ def with_norms(rows: Sequence[LayerCost]) -> list[LayerCost]:
     return shown
 
 
-def _total(space: Space, shape: Shape) -> Cost:
+def total_cost(space: Space, shape: Shape) -> Cost:
+    """The cost of the network that has this shape."""
     space.check(shape)
-    costs = [cost for _, cost in _costs(space, shape, space.masks(shape))]
+    costs = [layer_cost(*row) for row in _layers(space, shape)]
     return Cost(sum(cost.macs for cost in costs), sum(cost.params for cost in costs))
 
 
-def _costs(space: Space, shape: Shape, masks: Sequence[int]) -> Iterator[tuple[Layer, Cost]]:
+def _layers(space: Space, shape: Shape) -> Iterator[tuple[Layer, int, int]]:
+    """The layers of the network of this shape, with their numbers of input and output channels."""
+    masks = space.masks(shape)
     widths = [mask.bit_count() for mask in masks]
     for layer in space.layers_of(shape, masks):
-        yield layer, layer_cost(layer, widths[layer.inputs], widths[layer.outputs])
+        yield layer, widths[layer.inputs], widths[layer.outputs]
 
 
 def layer_cost(layer: Layer, c_in: int, c_out: int) -> Cost:

@@ -6,7 +6,7 @@ The cost of a layer is a product of two widths. Its mean is the product of their
 depend on no common choice, and else a sum over the values of the common choices.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 
 import torch
@@ -111,8 +111,16 @@ class RandomWidths:
         self._p: dict[int, Tensor] = {}
         self._means: dict[int, Tensor] = {}
 
-    def mean_given(self, names: list[str], function: Callable[["RandomWidths"], Tensor]) -> Tensor:
-        """The mean of a function that is evaluated for each value of the named choices."""
+    def mean_over_common(
+        self, indexes: Sequence[int], function: Callable[["RandomWidths"], Tensor]
+    ) -> Tensor:
+        """The mean of a function of layouts that may take them for independent.
+
+        It is evaluated for each value of the choices that the layouts have in common.
+        """
+        names = self.masks.common(indexes)
+        if not names:
+            return function(self)
         terms = []
         for values in product(*(range(len(self.probabilities[name])) for name in names)):
             known = dict(zip(names, values, strict=True))
@@ -139,10 +147,7 @@ class RandomWidths:
             case Placed(_, part):
                 return self.p(part)
             case Union(_, parts):
-                common = self.masks.common(parts)
-                if common:
-                    return self.mean_given(common, lambda widths: widths.independent_union(parts))
-                return self.independent_union(parts)
+                return self.mean_over_common(parts, lambda widths: widths.independent_union(parts))
             case StageOutput(_, stage, parts):
                 total = torch.zeros(len(self.masks.of(index)), dtype=torch.float64)
                 for i, depth in enumerate(self.masks.candidates[stage]):
@@ -179,26 +184,17 @@ class RandomWidths:
         """The mean of the product of two widths."""
         if a == b and not isinstance(self.masks.layouts[a], Concat | Flattened):
             return self.p(a) @ self.masks.widths(a).square()
-        common = self.masks.common((a, b))
-        if common:
-            return self.mean_given(common, lambda widths: widths.mean(a) * widths.mean(b))
-        return self.mean(a) * self.mean(b)
+        return self.mean_over_common((a, b), lambda widths: widths.mean(a) * widths.mean(b))
 
     def mean_where_equal(self, a: int, b: int, value: Callable[[int], int]) -> Tensor:
         """The mean of a function of the width that counts as 0 where two layouts differ."""
-        common = self.masks.common((a, b))
-        if common:
-            return self.mean_given(common, lambda widths: widths.independent_equal(a, b, value))
-        return self.independent_equal(a, b, value)
-
-    def independent_equal(self, a: int, b: int, value: Callable[[int], int]) -> Tensor:
-        """`mean_where_equal` of layouts that have no choice in common."""
         ones, twos = self.masks.of(a), self.masks.of(b)
         both = [mask for mask in ones if mask in twos]
-        p, q = self.p(a), self.p(b)
-        values = torch.tensor([float(value(mask.bit_count())) for mask in both], dtype=p.dtype)
         in_a, in_b = ([masks.index(mask) for mask in both] for masks in (ones, twos))
-        return (p[in_a] * q[in_b] * values).sum()
+        values = torch.tensor([float(value(m.bit_count())) for m in both], dtype=torch.float64)
+        return self.mean_over_common(
+            (a, b), lambda widths: (widths.p(a)[in_a] * widths.p(b)[in_b] * values).sum()
+        )
 
     def probability_of(self, shape: Shape) -> Tensor:
         """The probability of a shape."""

@@ -7,16 +7,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from ..tracing import (
-    Concat,
-    FixedWidth,
-    Flattened,
-    LayerOutput,
-    Placed,
-    StageOutput,
-    Union,
-    placed_mask,
-)
+from ..tracing import FixedWidth, LayerOutput, Placed, StageOutput, Union, parts_of, placed_mask
 from ..tracing.space import Space
 
 __all__ = ["PossibleMasks"]
@@ -36,16 +27,13 @@ class PossibleMasks:
 
     def _choices(self, index: int) -> frozenset[str]:
         """The layers and stages that a layout depends on."""
-        match self.layouts[index]:
-            case LayerOutput(_, layer):
-                return frozenset({layer})
-            case Placed(_, part) | Flattened(_, part):
-                return self.choices(part)
-            case Union(_, parts) | Concat(_, parts):
-                return frozenset().union(*map(self.choices, parts))
-            case StageOutput(_, stage, parts):
-                return frozenset({stage}).union(*map(self.choices, parts))
-        return frozenset()
+        layout = self.layouts[index]
+        own = set()
+        if isinstance(layout, LayerOutput):
+            own = {layout.layer}
+        elif isinstance(layout, StageOutput):
+            own = {layout.stage}
+        return frozenset(own).union(*map(self.choices, parts_of(layout)))
 
     def common(self, indexes: Iterable[int]) -> list[str]:
         """The choices that more than one of these layouts depend on."""

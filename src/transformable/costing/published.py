@@ -52,18 +52,15 @@ def published() -> list[Published]:
     >>> len(published()), published()[2].id, published()[2].macs
     (19, 'neurips2019/C010-ResNet20', 22444482)
     """
+    text = files("transformable.costing").joinpath("published.json").read_text()
     return [
         Published(
-            id=row["id"],
-            network=row["network"],
-            dataset=row["dataset"],
+            **{key: row[key] for key in ("id", "network", "dataset", "macs", "params")},
             widths=tuple(row["widths"]),
             depths=tuple(row["depths"]),
-            macs=row["macs"],
-            params=row["params"],
             accuracy=_accuracy(row.get("paper") or {}),
         )
-        for row in _record()["networks"]
+        for row in json.loads(text)["networks"]
     ]
 
 
@@ -84,9 +81,3 @@ def find(name: str) -> Published:
 def _accuracy(paper: dict[str, Any]) -> float | None:
     accuracy = paper.get("acc_pct")
     return accuracy["kd"] if isinstance(accuracy, dict) else accuracy
-
-
-def _record() -> dict[str, Any]:
-    text = files("transformable.costing").joinpath("published.json").read_text()
-    record: dict[str, Any] = json.loads(text)
-    return record

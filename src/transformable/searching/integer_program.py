@@ -44,8 +44,8 @@ NODES = 20_000
 """The number of nodes of the search tree at which the solver gives up."""
 SLACK = 1e-5
 """The relative amount by which the solver's own tolerance may let a cost leave the band."""
-# the status of a solution of scipy.optimize.milp
-LIMIT_REACHED = 1
+# the status of such a program in scipy.optimize.milp
+INFEASIBLE = 2
 
 
 def most_probable(
@@ -105,7 +105,7 @@ class IntegerProgram:
     def solve(
         self, logs: Mapping[str, NDArray[np.float64]], low: float, high: float
     ) -> dict[str, int] | None:
-        """The most probable candidates that cost `low` to `high`; None if there are none."""
+        """The most probable candidates that cost `low` to `high`; None if none do."""
         objective = np.zeros(self.count)
         for name, columns in self.choices.items():
             objective[columns] = logs[name]
@@ -117,10 +117,10 @@ class IntegerProgram:
                 constraints=[self._constraints(), self._band(low, high)],
                 options={"mip_rel_gap": GAP, "node_limit": NODES},
             )
-        if found.x is None and found.status == LIMIT_REACHED:
+        if found.x is None and found.status != INFEASIBLE:
             raise ValueError(
-                f"the solver found no shape with {low:,.0f} to {high:,.0f} {self.metric} among "
-                f"{NODES:,} nodes; use a larger tolerance or fewer candidates"
+                f"the solver gave up after {NODES:,} nodes without a shape that has {low:,.0f} to "
+                f"{high:,.0f} {self.metric}; use a larger tolerance or fewer candidates"
             )
         if found.x is None:
             return None

@@ -11,6 +11,7 @@ from .layouts import (
     Union,
     channel_masks,
     kept_channels,
+    parts_of,
     placed_mask,
     set_bits,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "channel_masks",
     "inside",
     "kept_channels",
+    "parts_of",
     "placed_mask",
     "read_network",
     "set_bits",

@@ -23,7 +23,7 @@ def read_add(reader: NetworkReader, node: fx.Node) -> int | None:
 
 
 def read_padded_add(reader: NetworkReader, node: fx.Node) -> int | None:
-    """An add that an earlier `slim` has put there."""
+    """The add of a network that was slimmed before."""
     module = reader.module(node)
     operands = tuple(reader.layout[n] for n in node.all_input_nodes)
     parts = tuple(
@@ -184,7 +184,7 @@ def _identity_module(reader: NetworkReader, node: fx.Node) -> str | None:
 
 
 def _has_projection_norm(reader: NetworkReader, node: fx.Node) -> bool:
-    """What the block of the node says about norms behind projections; True if it says nothing."""
+    """The attribute `projection_norm` of the block of the node; True if it has none."""
     path = path_of(node)
     while path:
         if hasattr(reader.modules[path], "projection_norm"):

@@ -79,9 +79,7 @@ class ChannelGroups:
 
         `values` are pairs of a layout and a tensor with a value for each of its positions.
         """
-        sums = {
-            group: torch.zeros(self.sizes[group]) for group in self.sizes if group in self.movable
-        }
+        sums = {name: torch.zeros(n) for name, n in self.sizes.items() if name in self.movable}
         for index, each in values:
             for group, positions in self.positions(index).items():
                 sums[group] += each[positions].sum(1)
@@ -154,7 +152,7 @@ def _find_groups(space: Space) -> tuple[dict[str, str], set[str]]:
             case Union(_, parts) | StageOutput(_, _, parts):
                 owner.append(merge([owner[part] for part in parts]))
             case Placed(_, part):
-                # its channels have other indexes there
+                # the indexes of its channels change
                 merge([None, owner[part]])
                 owner.append(None)
             case _:

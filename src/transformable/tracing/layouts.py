@@ -21,6 +21,7 @@ __all__ = [
     "Union",
     "channel_masks",
     "kept_channels",
+    "parts_of",
     "placed_mask",
     "set_bits",
 ]
@@ -86,6 +87,16 @@ class StageOutput:
 
 
 Layout = FixedWidth | LayerOutput | Union | Concat | Placed | Flattened | StageOutput
+
+
+def parts_of(layout: Layout) -> tuple[int, ...]:
+    """The layouts that this one is made of."""
+    match layout:
+        case Union() | Concat() | StageOutput():
+            return layout.parts
+        case Placed() | Flattened():
+            return (layout.part,)
+    return ()
 
 
 def channel_masks(layouts: Sequence[Layout], shape: Shape) -> list[int]:

@@ -123,7 +123,7 @@ def _defaults(model: nn.Module) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class NodeOutput:
-    """The shape of the tensor that a node gave, if it gave one, and its MACs for one image."""
+    """The shape of a node's output, if that is a tensor, and its MACs for one image."""
 
     shape: torch.Size | None
     macs: int

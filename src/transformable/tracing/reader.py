@@ -122,7 +122,7 @@ class NetworkReader:
         return self.layouts[index].size
 
     def shape(self, node: fx.Node) -> tuple[int, ...]:
-        """The shape of the tensor that the node gave; empty if it gave no tensor."""
+        """The shape of the node's output; empty if that is no tensor."""
         return tuple(self.outputs[node].shape or ())
 
     def tensors(self, node: fx.Node) -> list[fx.Node]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 import torch
 from torch import fx, nn
@@ -218,8 +218,10 @@ def _check_options(
     residual: str,
     search: str,
 ) -> None:
-    _one_of("residual", residual, ("pad", "project", "tied"))
-    _one_of("search", search, ("both", "width", "depth"))
+    for name, choice, known in (("residual", residual, Residual), ("search", search, Search)):
+        if choice not in get_args(known):
+            names = ", ".join(get_args(known))
+            raise ValueError(f"{name} must be one of {names}, not {choice!r}")
     if not ratios or not all(0 < ratio < 1000 for ratio in ratios):
         raise ValueError(f"ratios must be above 0, not {tuple(ratios)}")
     for name, value in (("divisor", divisor), ("depth_step", depth_step)):
@@ -227,11 +229,6 @@ def _check_options(
             raise ValueError(f"{name} must be a whole number of at least 1, not {value}")
     if len(input_shape) != 3 or min(input_shape) < 1:
         raise ValueError(f"input_shape must be (channels, height, width), not {input_shape}")
-
-
-def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise ValueError(f"{name} must be one of {', '.join(known)}, not {value!r}")
 
 
 def _candidates(size: int, ratios: Sequence[float], divisor: int) -> tuple[int, ...]:

@@ -1,5 +1,7 @@
 """Which layers must have the same width, and which cannot change theirs."""
 
+from dataclasses import replace
+
 from .layouts import (
     Concat,
     FixedWidth,
@@ -9,6 +11,7 @@ from .layouts import (
     Placed,
     StageOutput,
     Union,
+    parts_of,
 )
 
 __all__ = ["WidthTies"]
@@ -56,26 +59,15 @@ class WidthTies:
 
     def leaves(self, index: int) -> set[str]:
         """The layers whose widths this layout depends on."""
-        match self.layouts[self.resolve(index)]:
-            case LayerOutput(_, layer):
-                return {layer}
-            case FixedWidth():
-                return set()
-            case Placed(_, part) | Flattened(_, part):
-                return self.leaves(part)
-            case Union(_, parts) | Concat(_, parts) | StageOutput(_, _, parts):
-                return set().union(*map(self.leaves, parts))
+        layout = self.layouts[self.resolve(index)]
+        if isinstance(layout, LayerOutput):
+            return {layout.layer}
+        return set().union(*map(self.leaves, parts_of(layout)))
 
     def has_concat(self, index: int) -> bool:
         """Whether a concatenation, or flattened pixels, are part of this layout."""
-        match self.layouts[self.resolve(index)]:
-            case Concat() | Flattened():
-                return True
-            case Placed(_, part):
-                return self.has_concat(part)
-            case Union(_, parts) | StageOutput(_, _, parts):
-                return any(map(self.has_concat, parts))
-        return False
+        layout = self.layouts[self.resolve(index)]
+        return isinstance(layout, Concat | Flattened) or any(map(self.has_concat, parts_of(layout)))
 
     def freeze(self, index: int, reason: str) -> None:
         """Keep the widths of all layers in this layout as they are."""
@@ -161,14 +153,10 @@ class WidthTies:
                     return LayerOutput(size, groups[layer]) if layer in groups else FixedWidth(size)
                 case Union(size, parts):
                     return Union(size, tuple(dict.fromkeys(map(settled, parts))))
-                case Concat(size, parts):
-                    return Concat(size, tuple(map(settled, parts)))
-                case StageOutput(size, stage, parts):
-                    return StageOutput(size, stage, tuple(map(settled, parts)))
-                case Placed(size, part, positions, zeros):
-                    return Placed(size, settled(part), positions, zeros)
-                case Flattened(size, part, times):
-                    return Flattened(size, settled(part), times)
+                case Concat() | StageOutput():
+                    return replace(layout, parts=tuple(map(settled, layout.parts)))
+                case Placed() | Flattened():
+                    return replace(layout, part=settled(layout.part))
                 case FixedWidth():
                     return layout
 
