@@ -286,7 +286,9 @@ def test_an_agent_is_decided_by_its_seed_alone() -> None:
 
 def test_rewards_are_taken_against_their_moving_mean() -> None:
     agent = Agent(1, seed=0)
-    means = [agent._mean(torch.tensor(rewards)) for rewards in ([1.0, 3.0], [4.0, 4.0], [0.0])]
+    means = [
+        agent._moving_average(torch.tensor(rewards)) for rewards in ([1.0, 3.0], [4.0, 4.0], [0.0])
+    ]
     assert means == pytest.approx([2.0, 2.1, 0.95 * 2.1])
 
 

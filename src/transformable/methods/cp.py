@@ -126,7 +126,7 @@ class Pruning:
         gram, correlation = torch.zeros(size, size).double(), torch.zeros(size).double()
 
         def observe(layer: Layer, module: Any, x: Tensor) -> None:
-            ins, outs = self.kept_channels(layer)
+            ins, outs = self.kept_indices(layer)
             channels = self.groups.channels(layer.inputs)
             own = [c[1] if (c := channels[i]) and c[0] == head else -1 for i in ins.tolist()]
             columns = torch.tensor(own).repeat_interleave(layer.area)
@@ -143,7 +143,7 @@ class Pruning:
         """New weights for the readers, in order; later ones see the new outputs of earlier ones."""
 
         def observe(layer: Layer, module: Any, x: Tensor) -> None:
-            ins, outs = self.kept_channels(layer)
+            ins, outs = self.kept_indices(layer)
             X, Y = self.rows(layer, module, x), targets[layer.name][:, outs]
             found = least_squares(X, Y, _matrix(module), RIDGE)
             module.weight.copy_(found.T.reshape(module.weight.shape))
@@ -172,7 +172,7 @@ class Pruning:
         places = torch.from_numpy(shuffled[:, : max(1, ROWS // len(x))]).to(x.device)
         return windows(module, x, places, layer.size[-1]).cpu().double()
 
-    def kept_channels(self, layer: Layer) -> tuple[Tensor, Tensor]:
+    def kept_indices(self, layer: Layer) -> tuple[Tensor, Tensor]:
         """The indices of the inputs and outputs of the layer that are kept."""
         layouts = self.groups.space.layouts
         masks = self.groups.space.masks(self.shape)

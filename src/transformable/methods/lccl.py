@@ -253,11 +253,11 @@ def _batches(split: Split) -> Iterator[Tensor]:
 def _observed(network: nn.Module, observer: Callable[[GatedConv, Tensor], None]) -> Iterator[None]:
     """Inside, the observer is called with the response of each gate, before its threshold."""
 
-    def hook(gate: GatedConv, _: nn.Module, __: Any, response: Tensor) -> None:
+    def observe(gate: GatedConv, _: nn.Module, __: Any, response: Tensor) -> None:
         observer(gate, response)
 
     gates = _gates(network).values()
-    hooks = [gate.norm.register_forward_hook(partial(hook, gate)) for gate in gates]
+    hooks = [gate.norm.register_forward_hook(partial(observe, gate)) for gate in gates]
     try:
         yield
     finally:

@@ -157,8 +157,8 @@ def lr_schedule(settings: Training, steps: int) -> Callable[[int], float]:
 
 
 def check_steps(split: Split, batch_size: int, world: int) -> int:
-    """The number of steps of an epoch; a ValueError if there are no images, or if the devices cannot
-    share a batch."""
+    """The number of steps of an epoch; a ValueError if there are no images, or if a batch cannot be
+    shared by the devices."""
     if batch_size % world:
         raise ValueError(
             f"batch_size {batch_size} cannot be shared by {world} devices; "
