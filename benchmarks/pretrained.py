@@ -16,7 +16,7 @@ import torch
 
 import transformable as tas
 from transformable.data import TensorSplit
-from transformable.methods.random import draw
+from transformable.methods.random import draw_shape
 from transformable.networks.weights import load_weights
 
 # a network with padded shortcuts, written as a user would
@@ -41,7 +41,7 @@ def main() -> None:
     space = tas.Space.trace(network, (3, 32, 32))
     same = tas.slim(network, space, space.full)
     equal = all(torch.equal(network(x), same(x)) for x, _ in test.ordered(500))
-    shape = draw(space, tas.Budget.of(0.5, space), torch.Generator().manual_seed(0))
+    shape = draw_shape(space, tas.Budget.of(0.5, space), torch.Generator().manual_seed(0))
     half = tas.slim(network, space, shape)
     result = {
         "macs": tas.macs(space, space.full),

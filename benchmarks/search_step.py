@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from transformable.costing.budget import Budget
 from transformable.models import build
 from transformable.searching.search import make_supernet
-from transformable.searching.search_step import Alternate
+from transformable.searching.search_step import SearchStep
 from transformable.settings import Searching
 from transformable.tracing.space import Space
 from transformable.training.devices import make_fabric
@@ -107,9 +107,9 @@ def search_step(model: str, select: int, align: str, x: torch.Tensor, y: torch.T
     settings = Searching(select=select, align=align, epochs=1, lr=0.01)
     supernet = make_supernet(net, space, settings, 0).train()
     fabric = make_fabric("cpu")
-    alternate = Alternate(supernet, Budget.of(0.5, space), settings, 1000, fabric)
+    step = SearchStep(supernet, Budget.of(0.5, space), settings, 1000, fabric)
     count = iter(range(10**9))
-    return lambda: alternate(next(count), 0, (x, y), (x, y))
+    return lambda: step(next(count), 0, (x, y), (x, y))
 
 
 def interleaved(steps: dict[str, Step], rounds: int) -> dict[str, list[float]]:

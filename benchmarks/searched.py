@@ -24,6 +24,7 @@ from transformable.data import Dataset, load
 from transformable.methods.uniform import uniform_shape
 from transformable.presets import quick, quick_search
 from transformable.searching.search import search
+from transformable.training.session import Session
 
 
 def main() -> None:
@@ -53,7 +54,7 @@ def compare(args: argparse.Namespace, dataset: Dataset, budget: float, seed: int
     def scratch(shape: tas.Shape) -> dict[str, Any]:
         torch.manual_seed(seed)
         small = tas.slim(build(args.model, seed), space, shape, weights="fresh")
-        trained = tas.train(small, dataset, quick("cifar10"), seed=seed)
+        trained = tas.train(small, dataset, quick("cifar10"), Session(seed=seed))
         cost = {"macs": tas.macs(space, shape), "params": tas.params(space, shape)}
         return {"accuracy": trained.accuracy, **cost}
 
@@ -61,7 +62,8 @@ def compare(args: argparse.Namespace, dataset: Dataset, budget: float, seed: int
         start = time.perf_counter()
         net = pretrained(args, dataset, seed)
         target = Budget.of(budget, space)
-        result = search(net, dataset, target, quick_search("cifar10"), space=space, seed=seed)
+        settings, session = quick_search("cifar10"), Session(seed=seed)
+        result = search(net, dataset, target, settings, session, space=space)
         return {
             "shape": json.loads(result.shape.to_json()),
             "how": result.derived.how,
@@ -86,8 +88,8 @@ def pretrained(args: argparse.Namespace, dataset: Dataset, seed: int) -> torch.n
     path = Path(args.out) / f"{args.model}-{args.size}-{seed}.pt"
     net = build(args.model, seed)
     if not path.exists():
-        settings = replace(quick("cifar10"), epochs=quick_search("cifar10").pretrain_epochs)
-        trained = tas.train(net, dataset, settings, seed=seed)
+        settings = replace(quick("cifar10"), epochs=8)
+        trained = tas.train(net, dataset, settings, Session(seed=seed))
         print(json.dumps({"seed": seed, "full": trained.accuracy}), flush=True)
         torch.save(net.state_dict(), path)
     net.load_state_dict(torch.load(path))

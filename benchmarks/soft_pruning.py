@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 
 import transformable as tas
-from transformable.methods._channel_choice import by_ratio
-from transformable.methods.sfp import l2, zero
+from transformable.methods._channel_choice import keep_by_ratio
+from transformable.methods.sfp import l2, zero_filters
 from transformable.tracing.channel_groups import ChannelGroups
 
 
@@ -31,8 +31,8 @@ def main() -> None:
     net = tas.load(Path(args.teacher)).train()
     space = tas.Space.trace(net, dataset.info.input_shape)
     groups, budget = ChannelGroups(space), tas.Budget.of(0.5, space)
-    kept = groups.kept(by_ratio(groups, budget, l2(net, groups)))
-    zero(net, groups, groups.shape(kept))
+    kept = groups.kept(keep_by_ratio(groups, budget, l2(net, groups)))
+    zero_filters(net, groups, groups.shape(kept))
     optimizer = torch.optim.SGD(
         net.parameters(), lr=0.025, momentum=0.9, nesterov=True, weight_decay=5e-4
     )

@@ -21,7 +21,8 @@ import transformable as tas
 from transformable.data import Dataset
 from transformable.presets import quick, quick_search
 from transformable.settings import Distilling, Transfer
-from transformable.training.distill import distill, small_network
+from transformable.training.distill import distill, student_network
+from transformable.training.session import Session
 
 
 def main() -> None:
@@ -55,7 +56,7 @@ def trained_teacher(args: argparse.Namespace, dataset: Dataset, seed: int) -> to
     net = build(args.model, seed)
     if not path.exists():
         settings = replace(quick("cifar10"), epochs=args.teacher_epochs)
-        tas.train(net, dataset, settings, seed=seed)
+        tas.train(net, dataset, settings, Session(seed=seed))
         torch.save(net.state_dict(), path)
     net.load_state_dict(torch.load(path))
     return net
@@ -68,9 +69,8 @@ def each_transfer(args: argparse.Namespace, dataset: Dataset, seed: int) -> list
 
     def searched() -> dict[str, Any]:
         net = pretrained(args, dataset, seed)
-        found = tas.search(
-            net, dataset, args.budget, quick_search("cifar10"), space=space, seed=seed
-        )
+        settings, session = quick_search("cifar10"), Session(seed=seed)
+        found = tas.search(net, dataset, args.budget, settings, session, space=space)
         return {"shape": json.loads(found.shape.to_json()), "macs": found.derived.cost}
 
     def tested() -> dict[str, Any]:
@@ -79,8 +79,10 @@ def each_transfer(args: argparse.Namespace, dataset: Dataset, seed: int) -> list
     def trained(kind: Transfer) -> dict[str, Any]:
         start = Distilling(transfer=kind, kd=args.kd, sort=not args.unsorted)
         settings = replace(start, **vars(quick("cifar10")))
-        student = small_network(teacher, space, shape, transfer=kind, sort=settings.sort, seed=seed)
-        result = distill(student, dataset, settings, teacher=teacher, seed=seed)
+        student = student_network(
+            teacher, space, shape, transfer=kind, sort=settings.sort, seed=seed
+        )
+        result = distill(student, dataset, settings, Session(seed=seed), teacher=teacher)
         return {"transfer": kind, "accuracy": result.accuracy, "seed": seed}
 
     found = once(out / f"{key}-search.json", searched)

@@ -9,7 +9,7 @@ import transformable as tas
 from support.method_inputs import context, images, network
 from transformable.costing.budget import Budget
 from transformable.data import Dataset
-from transformable.methods import METHODS, Context, MethodResult, amc, autoslim, method
+from transformable.methods import METHODS, Context, MethodResult, amc, autoslim, load_method
 
 # a ResNet, and one that is not; VGG has no stages to search the depth of
 NETS = [
@@ -23,14 +23,14 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what takes long, less."""
     monkeypatch.setattr(amc, "EPISODES", 8)
     monkeypatch.setattr(amc, "WARMUP", 4)
-    monkeypatch.setattr(autoslim, "DOZEN", 3)
+    monkeypatch.setattr(autoslim, "GROUPS_PER_STEP", 3)
 
 
 def found(name: str, net: str, *, seed: int = 0) -> tuple[Budget, tas.Space, MethodResult]:
     model, space = network(net)
     budget = Budget.of(0.5, space)
     size = space.input_shape[1]
-    return budget, space, method(name)(model, space, budget, context(size, seed))
+    return budget, space, load_method(name)(model, space, budget, context(size, seed))
 
 
 @pytest.mark.parametrize(("name", "net"), NETS)
@@ -41,7 +41,7 @@ def test_inside_the_band_and_the_model_as_it_was(name: str, net: str) -> None:
     torch.manual_seed(5)
     state = torch.random.get_rng_state()
     size = space.input_shape[1]
-    result = method(name)(model, space, budget, context(size))
+    result = load_method(name)(model, space, budget, context(size))
     assert torch.equal(torch.random.get_rng_state(), state)
     assert budget.holds(result.cost)
     if result.restore_budget is None:
@@ -73,7 +73,7 @@ def test_inside_a_narrow_band_where_one_channel_is_much(name: str) -> None:
     model, space = network("stream")
     # 7 of 12 channels are 0.37 of the cost, 8 are 0.47
     budget = Budget.of(0.42, space, tolerance=0.03)
-    result = method(name)(model, space, budget, context())
+    result = load_method(name)(model, space, budget, context())
     assert budget.holds(result.cost)
     assert result.model.eval()(torch.rand(2, 3, 8, 8)).shape == (2, 4)
 

@@ -19,7 +19,14 @@ from transformable.data import from_tensors
 from transformable.methods import _ddpg as ddpg
 from transformable.methods import amc as module
 from transformable.methods._ddpg import Agent
-from transformable.methods.amc import Course, Episode, amc, embedding, search, walk
+from transformable.methods.amc import (
+    Environment,
+    Episode,
+    amc,
+    embedding,
+    run_episode,
+    run_episodes,
+)
 from transformable.methods.interface import Context
 from transformable.methods.pfec import l1
 from transformable.runs.progress import Silent
@@ -27,6 +34,7 @@ from transformable.settings import Metric, Searching
 from transformable.tracing.channel_groups import ChannelGroups
 from transformable.tracing.space import Residual, Space
 from transformable.training.evaluate import evaluate
+from transformable.training.session import Session
 
 
 def context(seed: int = 0, count: int = 40) -> Context:
@@ -34,7 +42,7 @@ def context(seed: int = 0, count: int = 40) -> Context:
     images = torch.rand(count, 3, 16, 16, generator=generator)
     labels = torch.arange(count) % 10
     dataset = from_tensors((images, labels), (images, labels), validation=0.5)
-    return Context(dataset=dataset, searching=Searching(epochs=1), seed=seed)
+    return Context(dataset=dataset, searching=Searching(epochs=1), session=Session(seed=seed))
 
 
 def network(name: str) -> tuple[nn.Module, tuple[int, int, int]]:
@@ -53,9 +61,9 @@ def chain() -> tuple[nn.Module, Space]:
     return model, Space.trace(model, (3, 9, 9))
 
 
-def course(model: nn.Module, space: Space, budget: Budget) -> Course:
+def environment(model: nn.Module, space: Space, budget: Budget) -> Environment:
     groups = ChannelGroups(space)
-    return Course(groups, budget, l1(model, groups))
+    return Environment(groups, budget, l1(model, groups))
 
 
 @pytest.fixture
@@ -72,7 +80,7 @@ def test_bounds_are_the_widths_from_which_the_budget_can_be_kept(
 ) -> None:
     """Against every shape there is."""
     model, space = chain()
-    way = course(model, space, Budget.of(share, space, metric=metric, tolerance=0.1))
+    way = environment(model, space, Budget.of(share, space, metric=metric, tolerance=0.1))
     ranges = [range(way.smallest[head], way.largest[head] + 1) for head in way.largest]
     assert [len(each) > 4 for each in ranges] == [True] * 3
     good = [
@@ -90,13 +98,13 @@ def test_bounds_are_the_widths_from_which_the_budget_can_be_kept(
 
 def test_an_action_is_brought_into_its_bounds() -> None:
     model, space = chain()
-    way = course(model, space, Budget.of(0.5, space))
+    way = environment(model, space, Budget.of(0.5, space))
     states = torch.zeros(3, 9)
     for action in (0.0, 1.0):
         widths: dict[str, int] = {}
         for head in way.largest:
             widths[head] = way.bounds(widths)[int(action)]
-        seen, actions, found = walk(way, states, partial(lambda action, _: action, action))
+        seen, actions, found = run_episode(way, states, partial(lambda action, _: action, action))
         assert found == widths
         assert actions == [widths[head] / size for head, size in way.largest.items()]
         # how much less it costs by then, and the action before
@@ -126,31 +134,31 @@ def test_settling_moves_a_channel_at_a_time() -> None:
     model, space = chain()
     inside = dict(zip(space.full.widths, (7, 11, 5), strict=True))
     amount = tas.macs(space, tas.Shape(inside))
-    way = course(model, space, Budget.of(amount, space, tolerance=0.02))
-    assert way.restore_budget(inside) == inside
+    way = environment(model, space, Budget.of(amount, space, tolerance=0.02))
+    assert way.move_into_band(inside) == inside
     for head in list(inside)[:2]:
         for step in (-1, 1):
             off = {**inside, head: inside[head] + step}
             assert not way.budget.holds(way.cost(off))
-            assert way.restore_budget(off) == inside
+            assert way.move_into_band(off) == inside
     for widths in (way.smallest, dict(way.largest)):
-        assert way.budget.holds(way.cost(way.restore_budget(widths)))
+        assert way.budget.holds(way.cost(way.move_into_band(widths)))
 
 
 def test_what_cannot_be_settled_has_the_same_share_everywhere() -> None:
     model, space = chain()
     inside = dict(zip(space.full.widths, (6, 8, 5), strict=True))
     amount = tas.macs(space, tas.Shape(inside))
-    way = course(model, space, Budget.of(amount, space, tolerance=0.001))
+    way = environment(model, space, Budget.of(amount, space, tolerance=0.001))
     # single steps from here end beside the band
     stuck = dict(zip(space.full.widths, (12, 2, 10), strict=True))
-    assert way.restore_budget(stuck) == inside
+    assert way.move_into_band(stuck) == inside
 
 
 def test_a_small_budget_leaves_something_to_choose() -> None:
     model, input_shape = network("resnet20")
     space = Space.trace(model, input_shape)
-    large, small = (course(model, space, Budget.of(share, space)) for share in (0.5, 0.05))
+    large, small = (environment(model, space, Budget.of(share, space)) for share in (0.5, 0.05))
     assert large.smallest["stages.2.0.conv1"] == round(0.2 * 64)
     assert small.cost(small.smallest) <= small.budget.value / 2
     low, high = small.bounds({})
@@ -174,9 +182,9 @@ def test_every_episode_is_inside_the_band(
     model, input_shape = network(name)
     space = Space.trace(model, input_shape)
     budget = Budget.of(share, space, metric=metric, tolerance=tolerance)
-    way = course(model, space, budget)
+    way = environment(model, space, budget)
     states = embedding(model, way.groups, budget)
-    episodes = search(way, states, lambda widths: sum(widths.values()), 0, Silent())
+    episodes = run_episodes(way, states, lambda widths: sum(widths.values()), 0, Silent())
     assert len(episodes) == 6
     for _, widths in episodes:
         assert budget.holds(budget.cost(space, way.shape(widths)))
@@ -278,7 +286,9 @@ def test_an_agent_is_decided_by_its_seed_alone() -> None:
 
 def test_rewards_are_taken_against_their_moving_mean() -> None:
     agent = Agent(1, seed=0)
-    means = [agent._mean(torch.tensor(rewards)) for rewards in ([1.0, 3.0], [4.0, 4.0], [0.0])]
+    means = [
+        agent._moving_average(torch.tensor(rewards)) for rewards in ([1.0, 3.0], [4.0, 4.0], [0.0])
+    ]
     assert means == pytest.approx([2.0, 2.1, 0.95 * 2.1])
 
 
@@ -315,17 +325,17 @@ def test_the_best_episode_is_what_is_returned(monkeypatch: pytest.MonkeyPatch) -
     episodes: list[Episode] = []
 
     def recorded(*args: object) -> list[Episode]:
-        episodes.extend(search(*args))  # type: ignore[arg-type]
+        episodes.extend(run_episodes(*args))  # type: ignore[arg-type]
         return episodes
 
-    monkeypatch.setattr(module, "search", recorded)
+    monkeypatch.setattr(module, "run_episodes", recorded)
     given = context(count=200)
     budget = Budget.of(0.5, space)
     found = amc(model, space, budget, given)
     rewards = [reward for reward, _ in episodes]
     assert len(set(rewards)) > 1
     best = rewards.index(max(rewards))
-    assert found.shape == course(model, space, budget).shape(episodes[best][1])
+    assert found.shape == environment(model, space, budget).shape(episodes[best][1])
     judged = evaluate(found.model, given.dataset.validation)
     assert found.notes == {"episodes": 6, "accuracy": judged["accuracy"], "judged_by": judged["n"]}
     assert judged["accuracy"] == max(rewards)
@@ -395,9 +405,9 @@ def test_progress_counts_the_episodes() -> None:
             told.append((text,))
 
     model, space = chain()
-    way = course(model, space, Budget.of(0.5, space))
+    way = environment(model, space, Budget.of(0.5, space))
     rewards = iter((0.1, 0.3, 0.2, 0.0, 0.0, 0.5))
-    search(way, torch.zeros(3, 9), lambda _: next(rewards), 0, Told())
+    run_episodes(way, torch.zeros(3, 9), lambda _: next(rewards), 0, Told())
     assert told[:3] == [("episodes", 6, 0), (1,), ("best accuracy 10.0%",)]
     assert told[-2:] == [(6,), ("best accuracy 50.0%",)]
 

@@ -13,10 +13,16 @@ import transformable as tas
 from support.networks import NETWORKS, randomise
 from transformable.costing.budget import Budget
 from transformable.data import from_tensors
+from transformable.methods import _calibration
 from transformable.methods import autoslim as module
 from transformable.methods._calibration import recalibrate
-from transformable.methods._channel_choice import Scores, strongest
-from transformable.methods.autoslim import answers, autoslim, greedy, sandwich
+from transformable.methods._channel_choice import Scores, most_important
+from transformable.methods.autoslim import (
+    autoslim,
+    narrow_greedily,
+    sandwich,
+    slim_forward,
+)
 from transformable.methods.interface import Context
 from transformable.settings import Metric, Searching
 from transformable.shape import Shape
@@ -24,6 +30,7 @@ from transformable.slimming.slim import slim
 from transformable.slimming.sort_channels import importance
 from transformable.tracing.channel_groups import ChannelGroups
 from transformable.tracing.space import Residual, Space
+from transformable.training.session import Session
 
 
 def context(seed: int = 0, count: int = 32, size: int = 16, num_classes: int = 10) -> Context:
@@ -31,7 +38,9 @@ def context(seed: int = 0, count: int = 32, size: int = 16, num_classes: int = 1
     images = torch.rand(count, 3, size, size, generator=generator)
     labels = torch.arange(count) % num_classes
     dataset = from_tensors((images, labels), (images, labels), validation=0.25)
-    return Context(dataset=dataset, searching=Searching(epochs=1, batch_size=12), seed=seed)
+    return Context(
+        dataset=dataset, searching=Searching(epochs=1, batch_size=12), session=Session(seed=seed)
+    )
 
 
 def network(name: str) -> tuple[nn.Module, tuple[int, int, int]]:
@@ -88,7 +97,7 @@ def test_a_step_runs_the_largest_the_smallest_and_two_random_networks(
             calls.append("largest")
             return largest
 
-    monkeypatch.setattr(module, "answers", recorded)
+    monkeypatch.setattr(module, "slim_forward", recorded)
     objective = sandwich(model, groups, first(groups), context(num_classes=2))
     labels = torch.tensor([0, 1, 1, 0, 1])
     drawn = []
@@ -114,7 +123,7 @@ def test_a_step_runs_the_largest_the_smallest_and_two_random_networks(
 def test_the_largest_network_learns_from_the_labels_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     model, space = chain()
     groups = ChannelGroups(space)
-    monkeypatch.setattr(module, "answers", lambda *_: torch.randn(6, 2))
+    monkeypatch.setattr(module, "slim_forward", lambda *_: torch.randn(6, 2))
     x, y = torch.randn(6, 3, 4, 4), torch.arange(6) % 2
     objective = sandwich(model, groups, first(groups), context(num_classes=2))
     objective(model, x, y)["loss"].backward()  # type: ignore[no-untyped-call]
@@ -131,7 +140,7 @@ def test_gradients_of_a_part_by_hand() -> None:
     model, space = chain()
     x = torch.randn(6, 3, 4, 4)
     shape = Shape({"0": 3, "3": 2}, {}, {"0": (1, 4, 7), "3": (0, 2)})
-    answers(model, space, shape, x).square().sum().backward()  # type: ignore[no-untyped-call]
+    slim_forward(model, space, shape, x).square().sum().backward()  # type: ignore[no-untyped-call]
     weights = [p.detach().clone() for p in model.parameters()]
     first_conv, scale, shift = (p[[1, 4, 7]].requires_grad_() for p in weights[:3])
     second = weights[3][[0, 2]][:, [1, 4, 7]].requires_grad_()
@@ -176,7 +185,7 @@ def test_gradients_of_a_part_are_those_of_the_small_network(name: str, residual:
     small = slim(model, space, shape)
     x = torch.randn(4, *input_shape, dtype=torch.float64)
     torch.manual_seed(5)
-    logits = answers(model, space, shape, x)
+    logits = slim_forward(model, space, shape, x)
     logits.square().mean().backward()  # type: ignore[no-untyped-call]
     torch.manual_seed(5)
     torch.testing.assert_close(small(x), logits, rtol=1e-9, atol=1e-9)
@@ -215,7 +224,7 @@ def test_the_step_that_hurts_least_is_taken() -> None:
 
     target = cost_of_chain(6, 2)
     budget = Budget(metric="macs", value=target, low=target - 10, high=target + 10)
-    path = list(greedy(groups, budget, first(groups), score))
+    path = list(narrow_greedily(groups, budget, first(groups), score))
     assert [tuple(shape.widths.values()) for shape in path] == [(8, 4), (8, 3), (8, 2), (6, 2)]
     assert budget.cost(space, path[-1]) == target
     assert asked == [(6, 4), (8, 3), (6, 3), (8, 2), (6, 2)]
@@ -227,7 +236,7 @@ def test_where_all_steps_jump_over_the_band_single_channels_go() -> None:
     target = cost_of_chain(7, 4)
     budget = Budget(metric="macs", value=target, low=target - 200, high=target + 200)
     assert min(cost_of_chain(6, 4), cost_of_chain(8, 3)) < budget.low
-    path = list(greedy(groups, budget, first(groups), lambda shape: (0.5, 0.5)))
+    path = list(narrow_greedily(groups, budget, first(groups), lambda shape: (0.5, 0.5)))
     assert [shape.channels["0"] for shape in path] == [tuple(range(8)), tuple(range(7))]
 
 
@@ -235,7 +244,7 @@ def test_below_the_smallest_candidates_it_goes_on() -> None:
     _, space = chain()
     groups = ChannelGroups(space)
     budget = Budget(metric="macs", value=cost_of_chain(2, 1), low=1, high=cost_of_chain(2, 1))
-    *_, last = greedy(groups, budget, first(groups), lambda shape: (0.5, 0.5))
+    *_, last = narrow_greedily(groups, budget, first(groups), lambda shape: (0.5, 0.5))
     assert budget.holds(cost_of_chain(*last.widths.values()))
 
 
@@ -254,7 +263,7 @@ def test_of_two_dozen_groups_three_are_narrowed_at_a_time() -> None:
         return sum(narrowed) / 1000, 0.0
 
     full = space.full.widths
-    path = greedy(groups, budget, first(groups), score)
+    path = narrow_greedily(groups, budget, first(groups), score)
     start, *three = (next(path) for _ in range(4))
     assert start.widths == full
     assert len(asked) == 25
@@ -263,7 +272,7 @@ def test_of_two_dozen_groups_three_are_narrowed_at_a_time() -> None:
     # the third of them would go too far here
     budget = Budget.of(0.8, space, tolerance=0.02)
     assert budget.cost(space, three[-1]) < budget.low
-    path = greedy(groups, budget, first(groups), score)
+    path = narrow_greedily(groups, budget, first(groups), score)
     costs = [budget.cost(space, shape) for shape in path]
     assert min(costs) >= budget.low
     assert budget.holds(costs[-1])
@@ -283,7 +292,7 @@ def test_the_way_ends_in_the_band(name: str, residual: Residual, metric: Metric)
     def score(shape: Shape) -> tuple[float, float]:
         return float(torch.rand((), generator=generator)), 0.0
 
-    *_, last = greedy(groups, budget, importance(model, space, groups.mean), score)
+    *_, last = narrow_greedily(groups, budget, importance(model, space, groups.mean), score)
     assert budget.holds(budget.cost(space, last))
     assert last.depths == space.full.depths
 
@@ -295,7 +304,7 @@ def test_recalibrated_norms_have_the_statistics_of_the_images() -> None:
     batches = [x for x, _ in images.shuffled(64, seed=0, epoch=0)]
     assert len(batches) == 2
     model(torch.randn(9, 3, 4, 4))  # what it saw before is forgotten
-    model = recalibrate(model, batches, settings.fabric)
+    model = recalibrate(model, batches, settings.session.fabric)
     [norm] = (m for m in model.modules() if isinstance(m, nn.BatchNorm2d))
     [one, two] = (model[0](x).detach() for x in batches)  # type: ignore[index]
     assert norm.running_mean is not None
@@ -306,7 +315,7 @@ def test_recalibrated_norms_have_the_statistics_of_the_images() -> None:
     assert not model.training
 
 
-def test_importance_is_scale_times_what_is_read() -> None:
+def test_worth_is_scale_times_what_is_taken() -> None:
     model, space = chain()
     parts = list(model.children())
     norm, second, linear = parts[1], parts[3], parts[7]
@@ -347,9 +356,9 @@ def test_a_network_in_the_band_and_the_given_one_as_it_was(
         def blind(
             groups: ChannelGroups, budget: Budget, ranks: Scores, _: object
         ) -> Iterator[Shape]:
-            return greedy(groups, budget, ranks, lambda shape: (0.5, 0.5))
+            return narrow_greedily(groups, budget, ranks, lambda shape: (0.5, 0.5))
 
-        monkeypatch.setattr(module, "greedy", blind)
+        monkeypatch.setattr(module, "narrow_greedily", blind)
     model.eval()
     before = copy.deepcopy(model.state_dict())
     space = Space.trace(model, input_shape, ratios=(0.5, 1.0), residual=residual)
@@ -399,7 +408,7 @@ def test_the_small_network_is_a_part_of_the_trained_one(monkeypatch: pytest.Monk
     for key, parameter in found.model.named_parameters():
         assert torch.equal(parameter, expected[key])
     ranks = importance(model, space, ChannelGroups(space).mean)
-    assert found.shape == strongest(ChannelGroups(space), ranks, found.shape.widths)
+    assert found.shape == most_important(ChannelGroups(space), ranks, found.shape.widths)
 
 
 def test_a_band_that_no_step_meets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -411,7 +420,7 @@ def test_a_band_that_no_step_meets(monkeypatch: pytest.MonkeyPatch) -> None:
     def first_layer_hurts_least(net: nn.Module, *_: object, **__: object) -> dict[str, float]:
         return {"accuracy": 1 / len(next(net.parameters())), "loss": 0.0}
 
-    monkeypatch.setattr(module, "evaluate", first_layer_hurts_least)
+    monkeypatch.setattr(_calibration, "evaluate", first_layer_hurts_least)
     target = cost_of_chain(7, 3)
     budget = Budget(metric="macs", value=target, low=target, high=target)
     words = f"no such shape has {target:,} to {target:,} macs, one has {cost_of_chain(6, 4):,}"

@@ -24,6 +24,7 @@ from transformable.settings import Metric, Searching
 from transformable.slimming.slim import slim
 from transformable.tracing.channel_groups import ChannelGroups
 from transformable.tracing.space import Residual, Space
+from transformable.training.session import Session
 
 
 def random(*size: int, seed: int = 0) -> Tensor:
@@ -36,7 +37,7 @@ def context(seed: int = 0, count: int = 32, size: int = 16) -> Context:
     images = torch.rand(count, 3, size, size, generator=generator)
     labels = torch.arange(count) % 10
     dataset = from_tensors((images, labels), (images, labels), validation=0.25)
-    return Context(dataset=dataset, searching=Searching(epochs=1), seed=seed)
+    return Context(dataset=dataset, searching=Searching(epochs=1), session=Session(seed=seed))
 
 
 def network(name: str) -> tuple[nn.Module, tuple[int, int, int]]:
@@ -324,7 +325,7 @@ def test_a_network_is_looked_at_once_each_time_and_then_left_alone() -> None:
     layers = [layer for layer in pruning.groups.space.layers if layer.kind == "conv"]
     seen: list[str] = []
     for _ in range(2):
-        pruning.watch(pruning.small, layers, lambda layer, *_: seen.append(layer.name))
+        pruning.run_observed(pruning.small, layers, lambda layer, *_: seen.append(layer.name))
     assert sorted(seen) == sorted(2 * [layer.name for layer in layers])
 
 

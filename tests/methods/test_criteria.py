@@ -12,11 +12,11 @@ from torch import Tensor, nn
 import transformable as tas
 from support.method_inputs import context, network
 from transformable.costing.budget import Budget
-from transformable.methods import method
-from transformable.methods.fpgm import distances
-from transformable.methods.network_slimming import PENALTY, scales, sparse
+from transformable.methods import load_method
+from transformable.methods.fpgm import summed_distances
+from transformable.methods.network_slimming import PENALTY, norm_scales, sparse_objective
 from transformable.methods.pfec import l1
-from transformable.methods.sfp import l2, zero
+from transformable.methods.sfp import l2, zero_filters
 from transformable.methods.taylor import Gates
 from transformable.slimming.slim import slim
 from transformable.tracing.channel_groups import ChannelGroups
@@ -45,7 +45,7 @@ def test_pfec_keeps_the_largest_sums_of_absolute_weights() -> None:
     groups = ChannelGroups(tas.Space.trace(net, (2, 4, 4)))
     torch.testing.assert_close(l1(net, groups)["0"], torch.tensor([2.0, 3.1, 0.9, 2.5]))
     budget = Budget.of(0.5, groups.space, tolerance=0.2)
-    found = method("pfec")(net, groups.space, budget, context())
+    found = load_method("pfec")(net, groups.space, budget, context())
     assert found.shape.channels["0"] == (1, 3)
     small: Any = found.model
     assert torch.equal(small[0].weight, weights.view(4, 2, 1, 1)[[1, 3]])
@@ -63,13 +63,13 @@ def test_fpgm_drops_the_filters_nearest_to_the_geometric_median() -> None:
             5 + 5 + 7 + 3,
         ]
     )
-    torch.testing.assert_close(distances(points), by_hand)
+    torch.testing.assert_close(summed_distances(points), by_hand)
     net = nn.Sequential(
         nn.Conv2d(2, 5, 1, bias=False), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(5, 2)
     )
     net[0].weight.data = points.view(5, 2, 1, 1)
     space = tas.Space.trace(net, (2, 4, 4))
-    found = method("fpgm")(net, space, Budget.of(0.6, space, tolerance=0.1), context())
+    found = load_method("fpgm")(net, space, Budget.of(0.6, space, tolerance=0.1), context())
     assert found.shape.channels["0"] == (0, 1, 2)
 
 
@@ -83,7 +83,7 @@ def test_a_gate_is_worth_the_square_of_its_gradient() -> None:
     gates = Gates(net, groups)
     net.double().train()
     F.cross_entropy(net(x), y).backward()  # type: ignore[no-untyped-call]
-    worth = gates.worth()["0"]
+    worth = gates.importance()["0"]
 
     def loss(i: int, value: float) -> float:
         net[1].gate[i] = value  # type: ignore[operator]
@@ -112,7 +112,7 @@ def test_gates_stand_behind_any_norm_that_would_undo_them(norm: nn.Module) -> No
     x, y = torch.rand(6, 1, 4, 4), torch.arange(6) % 3
     F.cross_entropy(net(x), y).backward()  # type: ignore[no-untyped-call]
     # before a norm the gradient would be rounding, 1e-12
-    assert gates.worth()["0"].max() > 1e-8
+    assert gates.importance()["0"].max() > 1e-8
 
 
 @pytest.mark.parametrize("name", ["resnet20", "mobilenet_v2", "vgg", "pre-activation"])
@@ -145,7 +145,7 @@ def test_taylor_closes_gates_step_by_step(monkeypatch: pytest.MonkeyPatch) -> No
         close(self, shape)
 
     monkeypatch.setattr(Gates, "close", noted)
-    found = method("taylor")(net, space, Budget.of(0.4, space), context(epochs=3))
+    found = load_method("taylor")(net, space, Budget.of(0.4, space), context(epochs=3))
     for got, wanted in zip(seen, (0.8, 0.6, 0.4), strict=True):
         assert got == pytest.approx(wanted, abs=0.02)
     assert tas.macs(space, found.shape) / tas.macs(space, space.full) == seen[-1]
@@ -155,7 +155,7 @@ def test_slimming_is_punished_for_scales() -> None:
     net, groups = two_layers()
     net[1].weight.data = torch.tensor([1.0, -0.5, 0.0, 2.0])
     x, y = torch.rand(6, 1, 4, 4), torch.arange(6) % 3
-    with_penalty = sparse(groups)(net, x, y)
+    with_penalty = sparse_objective(groups)(net, x, y)
     plain = F.cross_entropy(net(x), y)
     torch.testing.assert_close(with_penalty["loss"] - plain, torch.tensor(PENALTY * 3.5))
 
@@ -163,7 +163,7 @@ def test_slimming_is_punished_for_scales() -> None:
 def test_channels_without_a_norm_go_last() -> None:
     net, space = network("vgg")
     groups = ChannelGroups(space)
-    found = scales(net, groups)
+    found = norm_scales(net, groups)
     assert found["classifier.0"].isinf().all()
     norm: Any = net.get_submodule("features.1")
     torch.testing.assert_close(found["features.0"], norm.weight.detach().abs())
@@ -173,14 +173,14 @@ def test_slimming_without_norms_is_refused() -> None:
     net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4))
     space = tas.Space.trace(net, (3, 8, 8))
     with pytest.raises(ValueError, match=r"slimming needs batch norms.* try pfec"):
-        method("slimming")(net, space, Budget.of(0.5, space), context())
+        load_method("slimming")(net, space, Budget.of(0.5, space), context())
 
 
 def test_soft_pruned_filters_are_zero_and_may_come_back() -> None:
     net, space = network("resnet20")
     groups = ChannelGroups(space)
     kept = {head: list(range(0, size, 2)) for head, size in groups.sizes.items()}
-    zero(net, groups, groups.shape(kept))
+    zero_filters(net, groups, groups.shape(kept))
     for head, layer in groups.makers():
         weight: Any = net.get_submodule(layer.name).weight
         alive = weight.flatten(1).abs().sum(1) > 0
@@ -193,13 +193,13 @@ def test_sfp_prunes_after_each_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     from transformable.methods import sfp
 
     calls = []
-    soft = sfp.zero
+    soft = sfp.zero_filters
 
     def noted(net: nn.Module, groups: ChannelGroups, shape: tas.Shape) -> None:
         calls.append(shape)
         soft(net, groups, shape)
 
-    monkeypatch.setattr(sfp, "zero", noted)
+    monkeypatch.setattr(sfp, "zero_filters", noted)
     net, space = network("resnet20")
     found = sfp.sfp(net, space, Budget.of(0.5, space), context(epochs=3))
     assert len(calls) == 3
@@ -231,7 +231,7 @@ def test_slimming_ranks_as_torch_pruning() -> None:
     # of an inner layer, and of one whose channels several layers share
     for layer in (INNER, "stem.0"):
         theirs = their_scores(net, layer, 8, criterion, tp.prune_conv_out_channels)
-        ours = scales(net, ChannelGroups(space))[layer]
+        ours = norm_scales(net, ChannelGroups(space))[layer]
         torch.testing.assert_close(ours, theirs)
 
 
@@ -239,7 +239,7 @@ def test_fpgm_ranks_as_torch_pruning_where_no_weight_is_negative() -> None:
     net, space = network("resnet20")
     conv: Any = net.get_submodule(INNER)
     conv.weight.data.abs_()
-    found = method("fpgm")(net, space, Budget.of(0.5, space), context())
+    found = load_method("fpgm")(net, space, Budget.of(0.5, space), context())
     # theirs compares absolute weights, and counts the layers that read the filter too
     both = tp.importance.FPGMImportance(p=1, group_reduction="first", normalizer=None)
     theirs = their_scores(net, INNER, 8, both, tp.prune_conv_out_channels)
@@ -264,7 +264,7 @@ def test_taylor_ranks_as_torch_pruning_where_both_see_the_filter() -> None:
     gates = Gates(net, groups)
     net.train()
     F.cross_entropy(net(x), y).backward()  # type: ignore[no-untyped-call]
-    ours = gates.worth()["0"]
+    ours = gates.importance()["0"]
     gates.remove()
     criterion = tp.importance.TaylorImportance(
         group_reduction="first", normalizer=None, multivariable=True
@@ -275,7 +275,7 @@ def test_taylor_ranks_as_torch_pruning_where_both_see_the_filter() -> None:
 
 def test_uniform_is_as_wide_as_torch_pruning_at_the_same_ratio() -> None:
     net, space = network("resnet20", 16)
-    found = method("uniform")(net, space, Budget.of(0.5, space), context(16))
+    found = load_method("uniform")(net, space, Budget.of(0.5, space), context(16))
     kept = found.shape.widths["stages.2.0.conv1"] / 64
     pruner = tp.pruner.MagnitudePruner(
         net,

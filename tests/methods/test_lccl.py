@@ -19,16 +19,17 @@ from transformable.layers import initialise
 from transformable.methods import lccl as module
 from transformable.methods.interface import Context
 from transformable.methods.lccl import (
-    Gated,
-    bounds,
-    calibrate,
+    GatedConv,
+    add_gates,
+    cost_range,
     lccl,
     measured_cost,
-    open_gates,
-    with_gates,
+    meet_budget,
+    set_thresholds,
 )
 from transformable.settings import Searching, Training
 from transformable.tracing.space import Space
+from transformable.training.session import Session
 from transformable.training.train import train
 
 
@@ -40,7 +41,9 @@ def images(count: int = 48, size: int = 16, channels: int = 3) -> Dataset:
 
 
 def context(seed: int = 0) -> Context:
-    return Context(dataset=images(), searching=Searching(epochs=1, batch_size=12), seed=seed)
+    return Context(
+        dataset=images(), searching=Searching(epochs=1, batch_size=12), session=Session(seed=seed)
+    )
 
 
 def network(name: str) -> tuple[nn.Module, Space]:
@@ -63,8 +66,8 @@ def tiny() -> tuple[nn.Sequential, Space]:
     return model, Space.trace(model, (1, 5, 5))
 
 
-def gates(model: nn.Module) -> dict[str, Gated]:
-    return {name: part for name, part in model.named_modules() if isinstance(part, Gated)}
+def gates(model: nn.Module) -> dict[str, GatedConv]:
+    return {name: part for name, part in model.named_modules() if isinstance(part, GatedConv)}
 
 
 def set_all(model: nn.Module, threshold: float) -> nn.Module:
@@ -73,7 +76,7 @@ def set_all(model: nn.Module, threshold: float) -> nn.Module:
     return model
 
 
-def by_hand(gate: Gated, x: Tensor) -> tuple[Tensor, int]:
+def by_hand(gate: GatedConv, x: Tensor) -> tuple[Tensor, int]:
     """What a gate gives for one image, position by position, and the MACs that it spends."""
     conv, low, norm = gate.conv, gate.low, gate.norm
     assert norm.running_mean is not None
@@ -97,7 +100,7 @@ def by_hand(gate: Gated, x: Tensor) -> tuple[Tensor, int]:
 
 def test_the_measured_cost_is_a_count_of_computed_positions() -> None:
     model, space = tiny()
-    gated = with_gates(model, space).eval()
+    gated = add_gates(model, space).eval()
     one, two = gates(gated).values()
     for gate, mean, threshold in ((one, 0.2, 0.1), (two, 0.1, -0.05)):
         gate.low.weight.data.normal_()
@@ -122,13 +125,13 @@ def test_the_measured_cost_is_a_count_of_computed_positions() -> None:
         torch.testing.assert_close(gated(x), torch.stack(outputs), rtol=1e-4, atol=1e-5)
     assert measured_cost(gated, space, split) == round(total / len(split))
     closed = 4 * 25 + (9 * 4 + 5) * 9 + 8 * 4
-    assert closed < total / len(split) < bounds(gated, space)[1]
-    assert bounds(gated, space)[0] == closed
+    assert closed < total / len(split) < cost_range(gated, space)[1]
+    assert cost_range(gated, space)[0] == closed
 
 
 def test_all_open_is_the_network_and_the_low_cost_layers_all_closed_these_alone() -> None:
     model, space = network("resnet20")
-    gated = with_gates(model, space)
+    gated = add_gates(model, space)
     split = images(12).train
     low = sum(c * 9 * p for c, p in [(16, 256)] * 6 + [(16, 64)] + [(32, 64)] * 5)
     low += sum(c * 9 * p for c, p in [(32, 16)] + [(64, 16)] * 5)
@@ -136,17 +139,17 @@ def test_all_open_is_the_network_and_the_low_cost_layers_all_closed_these_alone(
     full = macs(space, space.full)
     assert measured_cost(set_all(gated, -1e9), space, split) == full + low
     assert measured_cost(set_all(gated, 1e9), space, split) == full + low - convs
-    assert bounds(gated, space) == (full + low - convs, full + low)
+    assert cost_range(gated, space) == (full + low - convs, full + low)
 
 
 def test_gates_stand_beside_all_but_the_first_and_the_cheap() -> None:
     model, space = network("resnet20")
     blocks = itertools.product(range(3), range(3), (1, 2))
     expected = [f"stages.{stage}.{block}.conv{i}" for stage, block, i in blocks]
-    assert list(gates(with_gates(model, space))) == expected
+    assert list(gates(add_gates(model, space))) == expected
     narrow = nn.Sequential(nn.Conv2d(3, 8, 1), nn.Conv2d(8, 3, 1), nn.Flatten(), nn.Linear(48, 4))
     with pytest.raises(ValueError, match="4 channels or more after the first; there are none"):
-        with_gates(narrow, Space.trace(narrow, (3, 4, 4)))
+        add_gates(narrow, Space.trace(narrow, (3, 4, 4)))
 
 
 @pytest.mark.parametrize("options", [{"stride": 2}, {"dilation": 2, "padding_mode": "circular"}])
@@ -154,7 +157,7 @@ def test_a_gate_multiplies(options: dict[str, int]) -> None:
     torch.manual_seed(0)
     conv = nn.Conv2d(3, 6, 3, padding=1, **options)  # type: ignore[arg-type]
     state = torch.get_rng_state()
-    gated = Gated(conv).eval()
+    gated = GatedConv(conv).eval()
     assert torch.equal(torch.get_rng_state(), state)
     torch.testing.assert_close(gated.low.weight[0], conv.weight.abs().mean(0))
     gated.low.weight.data.normal_(0, 0.3)
@@ -169,10 +172,10 @@ def test_a_gate_multiplies(options: dict[str, int]) -> None:
 
 def test_a_higher_threshold_costs_less() -> None:
     model, space = tiny()
-    gated = with_gates(model, space)
+    gated = add_gates(model, space)
     first, second = gates(gated).values()
     split = images(40, size=5, channels=1).train
-    open_gates(gated, 0.5, split)
+    set_thresholds(gated, 0.5, split)
     second.threshold.fill_(-1e9)
     costs = []
     for threshold in torch.linspace(-2, 2, 13):
@@ -185,11 +188,11 @@ def test_a_higher_threshold_costs_less() -> None:
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_gates_let_a_share_of_the_positions_pass(share: float) -> None:
     model, space = network("pre-activation")
-    gated = with_gates(model, space)
+    gated = add_gates(model, space)
     split = images(20).train
-    open_gates(gated, share, split)
+    set_thresholds(gated, share, split)
     assert gated.training
-    smallest, largest = bounds(gated, space)
+    smallest, largest = cost_range(gated, space)
     cost = measured_cost(gated, space, split)
     assert gated.training
     assert cost == pytest.approx(smallest + share * (largest - smallest), rel=0.03)
@@ -198,13 +201,13 @@ def test_gates_let_a_share_of_the_positions_pass(share: float) -> None:
 
 def test_a_share_to_the_position() -> None:
     model, space = tiny()
-    gated = with_gates(model, space)
+    gated = add_gates(model, space)
     split = images(40, size=5, channels=1).train
     [(x, _)] = split.ordered(len(split))
     gate = gates(gated)["2"]
     count = len(x) * 9
     for opened in (1, 100, count - 1):
-        open_gates(gated, opened / count, split)
+        set_thresholds(gated, opened / count, split)
         gated.eval()
         response = gate.norm(gate.low(gated[1](gated[0](x))))  # type: ignore[index]
         assert int((response > gate.threshold).sum()) == opened
@@ -223,7 +226,7 @@ def test_half_of_the_cost(name: str) -> None:
     assert found.cost == measured_cost(found.model, space, settings.dataset.validation)
     assert found.shape == space.full
     assert found.notes["measured"] is True
-    smallest, largest = bounds(found.model, space)
+    smallest, largest = cost_range(found.model, space)
     assert found.notes["share"] == (found.cost - smallest) / (largest - smallest)
     assert not found.model.training
     assert not model.training
@@ -251,7 +254,7 @@ def test_a_network_that_is_trained_further_settles_again() -> None:
 def test_the_state_goes_round() -> None:
     model, space = network("vgg")
     found = lccl(model, space, Budget.of(0.6, space), context())
-    again = with_gates(model, space).train(found.model.training)
+    again = add_gates(model, space).train(found.model.training)
     again.load_state_dict(found.model.state_dict())
     split = images(20).test
     [(x, _)] = split.ordered(len(split))
@@ -261,7 +264,7 @@ def test_the_state_goes_round() -> None:
 
 def test_both_convolutions_learn() -> None:
     model, space = tiny()
-    gated = with_gates(model, space).train()
+    gated = add_gates(model, space).train()
     gated(torch.rand(6, 1, 5, 5)).square().sum().backward()
     for gate in gates(gated).values():
         for conv in (gate.conv, gate.low):
@@ -290,20 +293,20 @@ def test_many_positions_of_one_response() -> None:
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4),
     )  # fmt: skip
     space = Space.trace(model, (1, 8, 8))
-    gated = with_gates(model, space)
+    gated = add_gates(model, space)
     x = torch.rand(40, 1, 8, 8)
     x[:, :, :4] = 0
     split = from_tensors((x, torch.arange(40) % 4), (x, torch.arange(40) % 4)).train
     budget = Budget.of(0.8, space)
-    calibrate(gated, space, budget, split)
+    meet_budget(gated, space, budget, split)
     assert budget.holds(measured_cost(gated, space, split))
 
 
 def test_a_cost_that_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A straight line through one point would go to and fro for ever."""
     model, space = network("resnet20")
-    gated = with_gates(model, space)
-    smallest, largest = bounds(gated, space)
+    gated = add_gates(model, space)
+    smallest, largest = cost_range(gated, space)
     budget = Budget.of(0.5, space)
     shares = []
 
@@ -314,9 +317,9 @@ def test_a_cost_that_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
         steep = min(1.0, max(0.0, 20 * (shares[-1] - 0.6)))
         return round(smallest + steep * (largest - smallest))
 
-    monkeypatch.setattr(module, "open_gates", opened)
+    monkeypatch.setattr(module, "set_thresholds", opened)
     monkeypatch.setattr(module, "measured_cost", cost)
-    calibrate(gated, space, budget, images().train)
+    meet_budget(gated, space, budget, images().train)
     assert abs(cost() - budget.value) <= (budget.high - budget.low) / 20
     assert len(shares) < 15
 
@@ -325,7 +328,7 @@ def test_what_is_not_possible() -> None:
     model, space = network("resnet20")
     with pytest.raises(ValueError, match="saves no parameters, it adds some; use the metric macs"):
         lccl(model, space, Budget.of(0.5, space, metric="params"), context())
-    smallest, _ = bounds(with_gates(model, space), space)
+    smallest, _ = cost_range(add_gates(model, space), space)
     budget = Budget(metric="macs", value=smallest - 1, low=1, high=smallest)
     with pytest.raises(ValueError, match=f"this network can have {smallest:,} to "):
         lccl(model, space, budget, context())

@@ -3,7 +3,7 @@
 import torch
 
 from transformable import Budget, Space, macs, models
-from transformable.methods.random import draw
+from transformable.methods.random import draw_shape
 
 
 def test_drawn_shapes_are_inside_the_band_and_differ() -> None:
@@ -11,10 +11,10 @@ def test_drawn_shapes_are_inside_the_band_and_differ() -> None:
     full = macs(space, space.full)
     generator = torch.Generator().manual_seed(0)
     wide, narrow = Budget.of(0.3, space), Budget.of(0.305, space, tolerance=0.015)
-    fractions = [macs(space, draw(space, wide, generator)) / full for _ in range(20)]
+    fractions = [macs(space, draw_shape(space, wide, generator)) / full for _ in range(20)]
     assert all(0.285 <= fraction <= 0.315 for fraction in fractions)
     assert len(set(fractions)) > 10
-    assert 0.3 * full <= macs(space, draw(space, narrow, generator)) <= 0.31 * full
+    assert 0.3 * full <= macs(space, draw_shape(space, narrow, generator)) <= 0.31 * full
     # hardly any random shape costs as much, so that the most probable of random weights is taken
     rare = Budget.of(0.95, space, tolerance=0.02)
-    assert rare.holds(macs(space, draw(space, rare, generator)))
+    assert rare.holds(macs(space, draw_shape(space, rare, generator)))

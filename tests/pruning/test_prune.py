@@ -123,7 +123,7 @@ def test_what_is_done_is_not_done_again(
 def test_interrupted_in_each_stage_it_goes_on_to_the_same(
     whole: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    after_step = checkpoints.Saver.after_step
+    after_step = checkpoints.Checkpointer.after_step
     # 4 x 7 steps of training, 3 x 3 of search, 4 x 7 of distillation
     stops, steps = {10, 20, 32, 41, 60}, [0]
 
@@ -133,7 +133,7 @@ def test_interrupted_in_each_stage_it_goes_on_to_the_same(
             self._signals.requested = True
         after_step(self, *arguments)
 
-    monkeypatch.setattr(checkpoints.Saver, "after_step", interrupted)
+    monkeypatch.setattr(checkpoints.Checkpointer, "after_step", interrupted)
     codes: list[int] = []
     while not codes or codes[-1] != 0:
         codes.append(run(folder, "--out=stopped"))
@@ -151,7 +151,9 @@ def test_another_config_in_the_same_folder_is_refused(
     whole: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(folder, "--out=whole", "--epochs=5") == 2
-    assert "belongs to another config: student.epochs is 4 there and 5 here" in capsys.readouterr().err
+    assert (
+        "belongs to another config: student.epochs is 4 there and 5 here" in capsys.readouterr().err
+    )
     assert run(folder, "--out=whole", "--teacher=other.pt") == 2
     assert "teacher is not given there and other.pt here" in capsys.readouterr().err
     short = [option for option in OPTIONS if not option.startswith("--batch-size")]
@@ -290,8 +292,8 @@ def test_from_python_with_a_network_of_ones_own(folder: Path, tmp_path: Path) ->
     assert again.summary == pruned.summary
     narrow = tas.Space.trace(model, (1, 8, 8), ratios=(0.25, 0.5, 1.0))
     for name, changed in (
-        ("model", {"model": pruned.teacher}),
-        ("space", {"space": narrow}),
+        ("digest.model", {"model": pruned.teacher}),
+        ("digest.space", {"space": narrow}),
         ("trained", {"trained": True}),
     ):
         call: dict[str, Any] = {"model": model, "data": dataset, **options, **changed}

@@ -22,10 +22,11 @@ from transformable.cli.options import Search
 from transformable.costing.budget import Budget
 from transformable.data import Dataset, from_tensors
 from transformable.searching.budget_pull import Multiplier, piecewise
-from transformable.searching.search import halves, make_supernet, search
-from transformable.searching.search_step import Alternate, temperature
+from transformable.searching.search import make_supernet, search, split_in_halves
+from transformable.searching.search_step import SearchStep, temperature
 from transformable.settings import Searching
 from transformable.training.devices import make_fabric
+from transformable.training.session import Session
 
 
 def images(size: int = 8, count: int = 60, classes: int = 10) -> Dataset:
@@ -35,12 +36,12 @@ def images(size: int = 8, count: int = 60, classes: int = 10) -> Dataset:
     return from_tensors((x, y), (x, y), validation=0)
 
 
-def alternate(settings: Searching, budget: float = 0.5) -> Alternate:
+def search_step(settings: Searching, budget: float = 0.5) -> SearchStep:
     torch.manual_seed(0)
     model = tas.models.build("resnet20")
     space = tas.Space.trace(model, (3, 8, 8))
     net = make_supernet(model, space, settings, seed=0).train()
-    return Alternate(net, Budget.of(budget, space), settings, 10, make_fabric("cpu"))
+    return SearchStep(net, Budget.of(budget, space), settings, 10, make_fabric("cpu"))
 
 
 def batch() -> tuple[Tensor, Tensor]:
@@ -57,7 +58,7 @@ def moved(before: list[Tensor], after: list[nn.Parameter]) -> bool:
 
 def test_halves_share_no_image_and_every_class() -> None:
     split = images(count=103).train
-    weights, architecture = halves(split, seed=3)
+    weights, architecture = split_in_halves(split, seed=3)
     assert len(weights) + len(architecture) == 103
     both = (*weights.ordered(1), *architecture.ordered(1))
     assert len({tuple(x.flatten().tolist()) for x, _ in both}) == 103
@@ -66,7 +67,7 @@ def test_halves_share_no_image_and_every_class() -> None:
 
 
 def test_each_step_changes_only_its_own() -> None:
-    work = alternate(Searching(hold_epochs=0.1, epochs=1))  # the first step is held
+    work = search_step(Searching(hold_epochs=0.1, epochs=1))  # the first step is held
     weights, logits = work.net.weight_parameters(), work.net.architecture_parameters()
     before = copied(weights), copied(logits)
     row = work(0, 0, batch(), batch())
@@ -74,7 +75,7 @@ def test_each_step_changes_only_its_own() -> None:
     assert not moved(before[1], logits)
     assert row["architecture_loss"] is None
     work.settings = replace(work.settings, lr=1e-30, weight_decay=0.0)
-    work.rate = lambda step: 0.0
+    work.lr_at = lambda step: 0.0
     before = copied(weights), copied(logits)
     work(1, 0, batch(), batch())
     assert not moved(before[0], weights)
@@ -84,16 +85,16 @@ def test_each_step_changes_only_its_own() -> None:
 
 def test_a_step_is_a_function_of_seed_and_number() -> None:
     ours, theirs = batch(), batch()
-    rows = [alternate(Searching())(step, seed, ours, theirs) for step, seed in ((3, 1), (3, 1))]
+    rows = [search_step(Searching())(step, seed, ours, theirs) for step, seed in ((3, 1), (3, 1))]
     assert rows[0] == rows[1]
-    other = [alternate(Searching())(step, seed, ours, theirs) for step, seed in ((4, 1), (3, 2))]
+    other = [search_step(Searching())(step, seed, ours, theirs) for step, seed in ((4, 1), (3, 2))]
     assert len({row["weight_loss"] for row in (rows[0], *other)}) == 3
 
 
 def test_a_single_candidate_is_refused_unless_forced() -> None:
     with pytest.raises(ValueError, match="select=1 leaves the logits without a gradient"):
         Searching(select=1)
-    work = alternate(Searching(select=1, force=True, lambda_cost=0.0, arch_weight_decay=0.0))
+    work = search_step(Searching(select=1, force=True, lambda_cost=0.0, arch_weight_decay=0.0))
     before = work.net.alpha.detach().clone()
     work(0, 0, batch(), batch())
     assert torch.equal(before, work.net.alpha)
@@ -162,7 +163,7 @@ def test_every_derived_shape_is_inside_the_band(name: str, budget: float, seed: 
     torch.manual_seed(seed)
     model = make()
     dataset = images(input_shape[1], count=40)
-    found = search(model, dataset, budget, Searching(epochs=1, batch_size=10), seed=seed)
+    found = search(model, dataset, budget, Searching(epochs=1, batch_size=10), Session(seed=seed))
     space = tas.Space.trace(model, input_shape)
     cost, full = tas.macs(space, found.shape), tas.macs(space, space.full)
     assert 0.95 * budget * full <= cost <= 1.05 * budget * full

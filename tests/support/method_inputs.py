@@ -8,6 +8,7 @@ from support.networks import NETWORKS, randomise
 from transformable.data import Dataset, from_tensors
 from transformable.methods import Context
 from transformable.settings import Searching
+from transformable.training.session import Session
 
 
 class Block(nn.Module):
@@ -47,7 +48,7 @@ def context(size: int = 8, seed: int = 0, epochs: int = 2) -> Context:
     return Context(
         dataset=images(size),
         searching=Searching(epochs=epochs, batch_size=12, lr=0.02),
-        seed=seed,
+        session=Session(seed=seed),
     )
 
 

@@ -12,7 +12,7 @@ from support.networks import randomise
 from transformable.data import Dataset, from_tensors
 from transformable.settings import Distilling, Kd, Transfer
 from transformable.slimming.sort_channels import sort_channels
-from transformable.training.distill import kd_loss, small_network
+from transformable.training.distill import kd_loss, student_network
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_where_a_student_starts() -> None:
     x = torch.randn(4, 3, 8, 8)
 
     def outputs(transfer: Transfer, sort: bool, seed: int = 0) -> Tensor:
-        student = small_network(
+        student = student_network(
             model,
             space,
             space.smallest,

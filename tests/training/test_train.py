@@ -13,13 +13,13 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from transformable.cli.options import Train
 from transformable.data import Dataset, from_tensors
 from transformable.runs.run_folder import Run
 from transformable.settings import Training
 from transformable.training.devices import make_fabric
 from transformable.training.evaluate import evaluate
 from transformable.training.interrupts import Interrupted
+from transformable.training.session import Session
 from transformable.training.train import cross_entropy, learning_rate, train
 
 SETTINGS = Training(epochs=3, batch_size=8, lr=0.1, warmup_epochs=0.5)
@@ -103,7 +103,7 @@ def test_training_is_the_bare_loop(dataset: Dataset) -> None:
             step += 1
 
     model = tiny(dropout=0)
-    trained = train(model, dataset, settings, seed=5)
+    trained = train(model, dataset, settings, Session(seed=5))
 
     assert trained.model is model
     torch.testing.assert_close(model.state_dict(), twin.state_dict(), rtol=1e-5, atol=1e-7)
@@ -178,7 +178,7 @@ def test_what_is_done_after_each_epoch_is_seen_by_its_validation(dataset: Datase
             net.fc.weight.zero_()
             net.fc.bias.copy_(torch.eye(7)[0])
 
-    trained = train(net, dataset, SETTINGS, each_epoch=always_the_first)
+    trained = train(net, dataset, SETTINGS, after_epoch=always_the_first)
     assert len(calls) == SETTINGS.epochs
     share = float((dataset.validation.labels == 0).float().mean())
     for row in trained.history:
@@ -189,7 +189,7 @@ def test_what_is_done_after_each_epoch_is_seen_by_its_validation(dataset: Datase
 
 
 def test_what_is_done_after_an_epoch_is_not_done_twice(dataset: Dataset, tmp_path: Path) -> None:
-    config, calls = Train(epochs=3, batch_size=8), []
+    settings, calls = Training(epochs=3, batch_size=8), []
 
     def stop_in_the_first_validation(model: nn.Module) -> None:
         calls.append(model)
@@ -197,8 +197,9 @@ def test_what_is_done_after_an_epoch_is_not_done_twice(dataset: Dataset, tmp_pat
             os.kill(os.getpid(), signal.SIGTERM)
 
     def run() -> None:
-        with Run.open(tmp_path / "run", config) as run:
-            train(tiny(), dataset, config, run=run, each_epoch=stop_in_the_first_validation)
+        with Run.open(tmp_path / "run", {}) as run:
+            session = Session(run=run)
+            train(tiny(), dataset, settings, session, after_epoch=stop_in_the_first_validation)
 
     with pytest.raises(Interrupted):
         run()
@@ -276,9 +277,9 @@ def test_the_callers_random_numbers_are_left_alone(dataset: Dataset) -> None:
 
 def test_seeds_differ_and_repeat(dataset: Dataset) -> None:
     (a, b, c) = (tiny(), tiny(), tiny())
-    train(a, dataset, SETTINGS, seed=1)
-    train(b, dataset, SETTINGS, seed=1)
-    train(c, dataset, SETTINGS, seed=2)
+    train(a, dataset, SETTINGS, Session(seed=1))
+    train(b, dataset, SETTINGS, Session(seed=1))
+    train(c, dataset, SETTINGS, Session(seed=2))
     assert_same(a.state_dict(), b.state_dict())
     assert not torch.equal(a.fc.weight, c.fc.weight)
 
@@ -293,13 +294,15 @@ def test_interrupted_at_any_step_it_goes_on_to_the_same_bits(
 
     folder = tmp_path / "run"
     handlers = (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
-    with Run.open(folder, Train()) as run:
+    with Run.open(folder, {}) as run:
         with pytest.raises(Interrupted, match=f"stopped after step {stop_at}$"):
-            train(tiny(), dataset, SETTINGS, objective=signalling(number, stop_at), run=run)
+            train(
+                tiny(), dataset, SETTINGS, Session(run=run), objective=signalling(number, stop_at)
+            )
         assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
         assert not (folder / "model.safetensors").exists()
         # other initial weights: all must come from the checkpoint
-        resumed = train(Tiny(), dataset, SETTINGS, run=run)
+        resumed = train(Tiny(), dataset, SETTINGS, Session(run=run))
     assert_same(resumed.model.state_dict(), whole.state_dict())
     assert_same(load_file(folder / "model.safetensors"), whole.state_dict())
     assert timeless(resumed.history) == timeless(history)
@@ -323,11 +326,11 @@ def test_interrupted_while_evaluating(tmp_path: Path, dataset: Dataset, evaluati
             seen.append(1)
 
     model.register_forward_hook(interrupt)
-    with Run.open(tmp_path / "run", Train()) as run:
+    with Run.open(tmp_path / "run", {}) as run:
         with pytest.raises(Interrupted):
-            train(model, dataset, SETTINGS, run=run)
+            train(model, dataset, SETTINGS, Session(run=run))
         assert len(seen) == evaluation + 1
-        resumed = train(Tiny(), dataset, SETTINGS, run=run)
+        resumed = train(Tiny(), dataset, SETTINGS, Session(run=run))
     assert_same(resumed.model.state_dict(), whole.state_dict())
     assert timeless(resumed.history) == timeless(history)
 
@@ -343,13 +346,13 @@ def test_a_crash_between_checkpoints(tmp_path: Path, dataset: Dataset) -> None:
         return cross_entropy()(model, x, y)
 
     calls: list[int] = []
-    with Run.open(tmp_path / "run", Train()) as run:
+    with Run.open(tmp_path / "run", {}) as run:
         with pytest.raises(RuntimeError, match="power cut"):
-            train(tiny(), dataset, SETTINGS, objective=crashing, run=run)
+            train(tiny(), dataset, SETTINGS, Session(run=run), objective=crashing)
         saved = run.checkpoint()
         assert saved is not None
         assert saved["state"]["step"] == 14  # the end of the second epoch
-        resumed = train(Tiny(), dataset, SETTINGS, run=run)
+        resumed = train(Tiny(), dataset, SETTINGS, Session(run=run))
     assert_same(resumed.model.state_dict(), whole.state_dict())
 
 
@@ -362,12 +365,12 @@ def test_checkpoints_by_the_clock(tmp_path: Path, dataset: Dataset) -> None:
             super().save_checkpoint(state)
 
     settings = Training(epochs=1, batch_size=8)
-    with Watched.open(tmp_path / "a", Train()) as run:
-        train(tiny(), dataset, settings, run=run, checkpoint_seconds=0)
+    with Watched.open(tmp_path / "a", {}) as run:
+        train(tiny(), dataset, settings, Session(run=run, checkpoint_seconds=0))
     assert steps == [1, 2, 3, 4, 5, 6, 7, 7]
     steps.clear()
-    with Watched.open(tmp_path / "b", Train()) as run:
-        train(tiny(), dataset, settings, run=run, checkpoint_seconds=1e9)
+    with Watched.open(tmp_path / "b", {}) as run:
+        train(tiny(), dataset, settings, Session(run=run, checkpoint_seconds=1e9))
     assert steps == [7]
 
 
@@ -381,9 +384,9 @@ def test_a_loss_that_is_not_finite(tmp_path: Path, dataset: Dataset, bad: float)
         return outcome
 
     calls: list[int] = []
-    with Run.open(tmp_path / "run", Train()) as run:
+    with Run.open(tmp_path / "run", {}) as run:
         with pytest.raises(ValueError, match="not a finite number at step 10; use a lower lr"):
-            train(tiny(), dataset, SETTINGS, objective=objective, run=run)
+            train(tiny(), dataset, SETTINGS, Session(run=run), objective=objective)
         saved = run.checkpoint()
     assert saved is not None
     assert saved["state"]["step"] == 7
@@ -399,7 +402,7 @@ def test_nothing_to_train(dataset: Dataset) -> None:
 def test_mixed_precision_trains_and_differs(dataset: Dataset) -> None:
     (plain, mixed) = (tiny(), tiny())
     train(plain, dataset, SETTINGS)
-    train(mixed, dataset, SETTINGS, fabric=make_fabric("cpu", precision="bf16-mixed"))
+    train(mixed, dataset, SETTINGS, Session(fabric=make_fabric("cpu", precision="bf16-mixed")))
     assert mixed.conv.weight.dtype == torch.float32
     assert not torch.equal(plain.conv.weight, mixed.conv.weight)
     torch.testing.assert_close(plain.conv.weight, mixed.conv.weight, atol=0.05, rtol=0)

@@ -16,7 +16,7 @@ from ..runs.run_folder import Run
 from ..tracing.space import Space
 from ..training.checks import check_teacher
 from ..training.distill import distill as distill_network
-from ..training.distill import small_network
+from ..training.distill import student_network
 from ..training.train import check_steps
 from .jobs import blueprint_of, first_process, load_data, load_trained, make_model, make_session
 from .options import MAY_DIFFER, Distill
@@ -52,7 +52,7 @@ def _distill(options: Distill, folder: Path, run: Run | None) -> dict[str, Any]:
         raise ValueError("give the shape of the small network: --shape FILE")
     space = Space.trace(model, dataset.info.input_shape, residual=options.residual)
     teacher = _teacher(options, model, dataset.info)
-    student = small_network(
+    student = student_network(
         model, space, shape, transfer=options.transfer, sort=options.sort, seed=options.seed
     )
     if teacher is not None:

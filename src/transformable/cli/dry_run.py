@@ -9,7 +9,7 @@ from torch import nn
 
 from ..costing.budget import Budget
 from ..data import Dataset
-from ..searching.dry_run import rehearse
+from ..searching.dry_run import estimate_search
 from ..tracing.space import Space
 from ..training.session import Session
 from .options import Search
@@ -60,7 +60,7 @@ def dry_run(
     session: Session,
 ) -> Plan:
     """Do a few steps, and say what all of them would take."""
-    seen = rehearse(model, dataset, budget, options, space=space, fabric=session.fabric)
+    seen = estimate_search(model, dataset, budget, options, space=space, fabric=session.fabric)
     cost = {
         name: budget.cost(space, s)
         for name, s in (("smallest", space.smallest), ("full", space.full))

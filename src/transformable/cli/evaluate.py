@@ -59,7 +59,7 @@ def evaluate(options: Evaluate, command: str) -> Outcome:
             dataset.test,
             batch_size=options.batch_size,
             fabric=fabric,
-            each_batch=bar.advance,
+            after_batch=bar.advance,
         )
     result = {name: scores[name] for name in ("accuracy", "top5", "loss", "n")}
     return Outcome(title=f"{source['model']} on {source['data']}", result=result)

@@ -15,8 +15,8 @@ from ..networks.weights import load_weights
 from ..presets import quick
 from ..runs.once import once
 from ..searching.derive import check_possible
-from ..searching.search import halves
 from ..searching.search import search as search_sizes
+from ..searching.search import split_in_halves
 from ..settings import plain_values
 from ..shape import Shape
 from ..tracing.space import Space
@@ -52,7 +52,7 @@ def search(options: Search, command: str) -> Outcome | None:
     if options.weights:
         load_trained(model, options.model, options.weights)
     check_possible(space, budget)
-    for half in halves(dataset.train, options.seed):
+    for half in split_in_halves(dataset.train, options.seed):
         check_steps(half, options.batch_size, options.devices)
     if options.pretrain_epochs is None:
         options = replace(options, pretrain_epochs=PRETRAINING[options.preset])

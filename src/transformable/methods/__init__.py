@@ -1,9 +1,12 @@
-"""Ways to make a network smaller, one file each: ``method(model, space, budget, context)``."""
+"""Methods to prune a network, one file each: ``method(model, space, budget, context)``."""
 
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from ..spelling import nearest
-from .interface import Context, Method, MethodResult
+
+if TYPE_CHECKING:
+    from .interface import Context, Method, MethodResult
 
 __all__ = ["METHODS", "Context", "Method", "MethodResult", "load_method"]
 
@@ -15,11 +18,11 @@ METHODS = {
     "slimming": "network_slimming:slimming",
     **{name: f"{name}:{name}" for name in ("sfp", "cp", "amc", "autoslim", "lccl")},
 }
-"""Where each method is in this package, as "module:function"."""
+"""Where each method is in this package, as "module:function"; imported when it is asked for."""
 
 
-def load_method(spec: str) -> Method:
-    """The method of this name, or path.py:function.
+def load_method(spec: str) -> "Method":
+    """The method of this name, or the function of ``path.py:function``.
 
     >>> load_method("pfec").__name__
     'pfec'
@@ -27,13 +30,21 @@ def load_method(spec: str) -> Method:
     Traceback (most recent call last):
     ValueError: unknown method 'pfek'; did you mean 'pfec'?
     """
-    if ":" in spec:
+    method: Method
+    if spec in METHODS:
+        module, _, function = METHODS[spec].partition(":")
+        method = getattr(import_module(f".{module}", __name__), function)
+    elif ":" in spec or spec.endswith(".py"):
         from ..user_code import load_function
 
-        own: Method = load_function(spec, what="method")
-        return own
-    if spec not in METHODS:
-        raise ValueError(f"unknown method {spec!r}; {nearest(spec, list(METHODS))}")
-    module, _, function = METHODS[spec].partition(":")
-    found: Method = getattr(import_module(f".{module}", __name__), function)
-    return found
+        method = load_function(spec, what="method")
+    else:
+        raise ValueError(f"unknown method {spec!r}; {nearest(spec, METHODS)}")
+    return method
+
+
+def __getattr__(name: str) -> Any:
+    # what needs torch is imported late, so that the names of the methods are quickly known
+    if name in __all__:
+        return getattr(import_module(".interface", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

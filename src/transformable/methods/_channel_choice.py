@@ -1,6 +1,7 @@
 """From the importance of channels to a shape inside the budget."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TypeVar
 
 from torch import Tensor
@@ -10,18 +11,28 @@ from ..shape import Shape
 from ..tracing.channel_groups import Channel, ChannelGroups
 from ..tracing.space import Space
 
-__all__ = ["Scores", "by_rank", "by_ratio", "loosened", "same_ratio", "strongest"]
+__all__ = [
+    "Scores",
+    "drop_single_channels",
+    "keep_by_rank",
+    "keep_by_ratio",
+    "most_important",
+    "same_ratio",
+]
 
 Scores = Mapping[str, Tensor]
-"""How important each channel of each group is."""
+"""The importance of each channel, by group."""
+Widths = Mapping[str, int]
+Kept = dict[str, list[int]]
+"""The channels to keep, by group."""
+Selection = TypeVar("Selection")
 
-STEPS = 1000
-State = TypeVar("State")
-Step = TypeVar("Step")
+RATIOS = 1000
+"""Number of ratios that are tried, at equal distances."""
 
 
-def strongest(groups: ChannelGroups, scores: Scores, widths: Mapping[str, int]) -> Shape:
-    """The most important channels of each group, so many as its width says."""
+def most_important(groups: ChannelGroups, scores: Scores, widths: Widths) -> Shape:
+    """The shape that keeps the most important channels of each group, as many as its width."""
     kept = {
         head: scores[head].argsort(descending=True, stable=True)[:width].tolist()
         for head, width in widths.items()
@@ -29,66 +40,64 @@ def strongest(groups: ChannelGroups, scores: Scores, widths: Mapping[str, int]) 
     return groups.shape(kept)
 
 
-def by_ratio(groups: ChannelGroups, budget: Budget, scores: Scores) -> Shape:
-    """The same share of every layer's channels, so that the budget holds.
+def keep_by_ratio(groups: ChannelGroups, budget: Budget, scores: Scores) -> Shape:
+    """Keep the same share of every layer's channels, solved for the budget.
 
     >>> from transformable import Space, models
     >>> space = Space.trace(models.build("resnet20"), (3, 32, 32))
     >>> groups, budget = ChannelGroups(space), Budget.of(0.5, space)
     >>> import torch
     >>> falling = {head: -torch.arange(size).float() for head, size in groups.sizes.items()}
-    >>> shape = by_ratio(groups, budget, falling)
+    >>> shape = keep_by_ratio(groups, budget, falling)
     >>> shape.channels["stem.0"], shape.widths["stages.2.0.conv1"]
     ((0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10), 46)
     """
-
-    shape = _one_ratio(
-        groups.space, budget, groups.sizes, lambda widths: strongest(groups, scores, widths)
+    shape = _solve_ratio(
+        groups.space, budget, groups.sizes, partial(most_important, groups, scores)
     )
-    return loosened(groups, budget, scores, shape)
+    return drop_single_channels(groups, budget, scores, shape)
 
 
 def same_ratio(
     space: Space,
     budget: Budget,
-    sizes: Mapping[str, int],
-    shape_of: Callable[[Mapping[str, int]], Shape],
+    sizes: Widths,
+    shape_of: Callable[[Widths], Shape],
     largest: float = 1.0,
 ) -> Shape:
-    """The shape of the widths that are one share of the sizes, with which the budget holds."""
-    return _checked(space, budget, _one_ratio(space, budget, sizes, shape_of, largest))
+    """The shape whose widths are one share, up to ``largest``, of the sizes, in the budget."""
+    return _check_budget(space, budget, _solve_ratio(space, budget, sizes, shape_of, largest))
 
 
-def _one_ratio(
+def _solve_ratio(
     space: Space,
     budget: Budget,
-    sizes: Mapping[str, int],
-    shape_of: Callable[[Mapping[str, int]], Shape],
+    sizes: Widths,
+    shape_of: Callable[[Widths], Shape],
     largest: float = 1.0,
 ) -> Shape:
-    """In the band, or above it where one step leaps over it."""
-
     def widths(step: int) -> dict[str, int]:
-        share = largest * step / STEPS
+        share = largest * step / RATIOS
         return {name: max(1, round(size * share)) for name, size in sizes.items()}
 
-    step = _nearest(space, budget, lambda step: shape_of(widths(step)), STEPS)
-    shape = shape_of(widths(step))
-    if budget.holds(budget.cost(space, shape)):
-        return shape
-    # layers of one width step all at once: from too wide, let them step one after the other
-    if budget.cost(space, shape) < budget.low:
-        step = min(step + 1, STEPS)
-    wide = widths(step)
+    def narrower(name: str, widths: dict[str, int]) -> dict[str, int]:
+        return {**widths, name: max(1, widths[name] - 1)}
 
-    def narrower(name: str, wide: dict[str, int]) -> dict[str, int]:
-        return {**wide, name: max(1, wide[name] - 1)}
+    # layers of one size change all at the same ratio: single ones lead into the band between
+    reductions = [partial(narrower, name) for name in sizes]
+    return shape_of(
+        _solve(
+            budget,
+            lambda widths: budget.cost(space, shape_of(widths)),
+            selection=widths,
+            last=RATIOS,
+            reductions=lambda _: reductions,
+        )
+    )
 
-    return _settled(space, budget, wide, list(sizes), narrower, shape_of)
 
-
-def by_rank(groups: ChannelGroups, budget: Budget, scores: Scores) -> Shape:
-    """Of all channels of the network the least important ones go, until the budget holds.
+def keep_by_rank(groups: ChannelGroups, budget: Budget, scores: Scores) -> Shape:
+    """Drop the least important channels of the whole network, as many as the budget requires.
 
     Each group keeps its most important channel.
     """
@@ -98,35 +107,35 @@ def by_rank(groups: ChannelGroups, budget: Budget, scores: Scores) -> Shape:
         for i, score in enumerate(values)
         if i != int(values.argmax())
     ]
-    rank = [(head, i) for _, head, i in sorted(channels, reverse=True)]
+    ranking = [(head, i) for _, head, i in sorted(channels, reverse=True)]
 
-    def kept(count: int) -> dict[str, list[int]]:
-        found = {head: [int(scores[head].argmax())] for head in groups.sizes}
-        for head, i in rank[:count]:
-            found[head].append(i)
-        return found
+    def first(count: int) -> Kept:
+        kept = {head: [int(scores[head].argmax())] for head in groups.sizes}
+        for head, i in ranking[:count]:
+            kept[head].append(i)
+        return kept
 
-    count = _nearest(groups.space, budget, lambda n: groups.shape(kept(n)), len(rank))
-    shape = groups.shape(kept(count))
-    cost = budget.cost(groups.space, shape)
-    if budget.holds(cost):
-        return shape
-    # one channel can cost more than the band is wide: some stay that are less important
-    count += cost < budget.low
-
-    def without(channel: Channel, kept: dict[str, list[int]]) -> dict[str, list[int]]:
+    def without(channel: Channel, kept: Kept) -> Kept:
         head, i = channel
         return {**kept, head: [n for n in kept[head] if n != i]}
 
-    order = rank[:count][::-1]
-    shape = _settled(groups.space, budget, kept(count), order, without, groups.shape)
-    return loosened(groups, budget, scores, shape)
+    kept = _solve(
+        budget,
+        lambda kept: budget.cost(groups.space, groups.shape(kept)),
+        selection=first,
+        last=len(ranking),
+        # one channel can cost more than the band is wide: some less important ones stay then
+        reductions=lambda count: [partial(without, each) for each in ranking[:count][::-1]],
+    )
+    return drop_single_channels(groups, budget, scores, groups.shape(kept))
 
 
-def loosened(groups: ChannelGroups, budget: Budget, scores: Scores, shape: Shape) -> Shape:
-    """Into the band also where one channel of a whole group is more than it.
+def drop_single_channels(
+    groups: ChannelGroups, budget: Budget, scores: Scores, shape: Shape
+) -> Shape:
+    """Bring a shape into the band by dropping channels of single layers, not of whole groups.
 
-    Single layers then lose a channel that the others of their group keep.
+    For budgets whose band is narrower than the cost of one channel of a group.
     """
     for name, head in groups.group_of.items():
         if budget.holds(budget.cost(groups.space, shape)):
@@ -141,28 +150,10 @@ def loosened(groups: ChannelGroups, budget: Budget, scores: Scores, shape: Shape
             # a projection that becomes necessary can cost more than the channel did
             if budget.low <= cost < budget.cost(groups.space, shape):
                 shape = narrower
-    return _checked(groups.space, budget, shape)
+    return _check_budget(groups.space, budget, shape)
 
 
-def _settled(
-    space: Space,
-    budget: Budget,
-    start: State,
-    order: Sequence[Step],
-    smaller: Callable[[Step, State], State],
-    shape_of: Callable[[State], Shape],
-) -> Shape:
-    """From above the band into it, or as near as the first steps that do not leap over it lead."""
-    for step in order:
-        if budget.holds(budget.cost(space, shape_of(start))):
-            break
-        following = smaller(step, start)
-        if budget.cost(space, shape_of(following)) >= budget.low:
-            start = following
-    return shape_of(start)
-
-
-def _checked(space: Space, budget: Budget, shape: Shape) -> Shape:
+def _check_budget(space: Space, budget: Budget, shape: Shape) -> Shape:
     cost = budget.cost(space, shape)
     if not budget.holds(cost):
         raise ValueError(
@@ -172,14 +163,31 @@ def _checked(space: Space, budget: Budget, shape: Shape) -> Shape:
     return shape
 
 
-def _nearest(space: Space, budget: Budget, shape: Callable[[int], Shape], last: int) -> int:
-    """The number, up to the last, whose shape costs nearest to the target; they cost ever more."""
+def _solve(
+    budget: Budget,
+    cost: Callable[[Selection], int],
+    *,
+    selection: Callable[[int], Selection],
+    last: int,
+    reductions: Callable[[int], Iterable[Callable[[Selection], Selection]]],
+) -> Selection:
+    """A selection inside the band, or above it and as near as the reductions lead.
 
-    def cost(number: int) -> int:
-        return budget.cost(space, shape(number))
-
+    Selections from 0 to ``last`` cost more and more. If the one nearest to the target is outside
+    the band, reductions of the first one above it are applied, but for those that jump below.
+    """
     low, high = 0, last
     while high - low > 1:
         middle = (low + high) // 2
-        (low, high) = (middle, high) if cost(middle) <= budget.value else (low, middle)
-    return min((low, high), key=lambda number: abs(cost(number) - budget.value))
+        (low, high) = (middle, high) if cost(selection(middle)) <= budget.value else (low, middle)
+    nearest = min((low, high), key=lambda number: abs(cost(selection(number)) - budget.value))
+    if cost(selection(nearest)) < budget.low:
+        nearest = min(nearest + 1, last)
+    found = selection(nearest)
+    for reduce in reductions(nearest):
+        if budget.holds(cost(found)):
+            break
+        reduced = reduce(found)
+        if cost(reduced) >= budget.low:
+            found = reduced
+    return found

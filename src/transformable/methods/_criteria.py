@@ -1,4 +1,4 @@
-"""torch-pruning's criteria, asked for one layer at a time: which layers belong together we know."""
+"""torch-pruning's importance criteria, applied to one layer at a time."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -11,11 +11,11 @@ from ..tracing import Layer
 from ..tracing.channel_groups import ChannelGroups
 from ._channel_choice import Scores
 
-__all__ = ["filters", "importances", "mean_over", "norms"]
+__all__ = ["filters", "mean_score", "norms", "torch_pruning_criteria"]
 
 
-def importances() -> Any:
-    """The criteria, if torch-pruning is there."""
+def torch_pruning_criteria() -> Any:
+    """torch-pruning's module of criteria; a ValueError if it is not installed."""
     try:
         from torch_pruning.pruner import importance
     except ImportError:
@@ -25,19 +25,21 @@ def importances() -> Any:
     return importance
 
 
-def mean_over(layers: Iterator[tuple[Layer, Any]], groups: ChannelGroups, criterion: Any) -> Scores:
-    """The mean of a criterion over the layers that make, or scale, a channel."""
+def mean_score(
+    layers: Iterator[tuple[Layer, Any]], groups: ChannelGroups, criterion: Any
+) -> Scores:
+    """The score of each channel: the mean of a criterion over the layers that make or scale it."""
     return groups.mean((layer.outputs, _score(criterion, module)) for layer, module in layers)
 
 
 def filters(model: nn.Module, groups: ChannelGroups) -> Iterator[tuple[Layer, Any]]:
-    """The convolutions and linear layers that make the channels."""
+    """The convolutions and linear layers whose outputs are the channels of the groups."""
     for _, layer in groups.makers():
         yield layer, model.get_submodule(layer.name)
 
 
 def norms(model: nn.Module, groups: ChannelGroups) -> Iterator[tuple[Layer, Any]]:
-    """The batch norms that scale them."""
+    """The batch norms that scale channels."""
     for layer in groups.space.layers:
         module = model.get_submodule(layer.name)
         if layer.kind == "norm" and isinstance(module, _BatchNorm) and module.affine:
@@ -45,7 +47,7 @@ def norms(model: nn.Module, groups: ChannelGroups) -> Iterator[tuple[Layer, Any]
 
 
 class _Item(NamedTuple):
-    """One layer as a criterion sees it."""
+    """One layer, in the form that a criterion takes."""
 
     dep: Any
     idxs: list[int]

@@ -1,8 +1,8 @@
 """Continuous Control with Deep Reinforcement Learning (DDPG). Lillicrap et al. ICLR 2016.
 
-With what AMC changes in it: an action is one number from 0 to 1, exploration draws it from a
-truncated normal distribution around the actor's, every step of an episode has the reward of its
-end, a moving average of the rewards is taken off, and nothing is discounted.
+As AMC uses it: an action is one number from 0 to 1, exploration draws it from a truncated normal
+distribution around the actor's, every step of an episode has the reward of its end, minus a moving
+average of the rewards, and nothing is discounted.
 """
 
 import copy
@@ -20,13 +20,13 @@ MEMORY = 2000
 BATCH = 64
 ACTOR_RATE, CRITIC_RATE = 1e-4, 1e-3
 FOLLOW = 0.01
-"""How fast the targets follow, at each update."""
+"""Rate at which the target networks follow, per update."""
 AVERAGE = 0.05
-"""How fast the mean reward follows."""
+"""Rate of the moving average of rewards."""
 
 
 class Agent:
-    """An actor that says what to do in a state, and a critic that says what comes of it.
+    """An actor that chooses the action in a state, and a critic that estimates its value.
 
     >>> agent = Agent(features=2, seed=0)
     >>> states = [torch.zeros(2), torch.ones(2)]
@@ -47,16 +47,16 @@ class Agent:
             torch.optim.Adam(self.actor.parameters(), lr=ACTOR_RATE),
             torch.optim.Adam(self.critic.parameters(), lr=CRITIC_RATE),
         )
-        # state, action, reward, next state, and 1 if there is one
+        # state, action, reward, next state, and 1 if there is a next state
         self.memory: deque[tuple[Tensor, Tensor, Tensor, Tensor, Tensor]] = deque(maxlen=MEMORY)
         self.baseline: float | None = None
 
     def guess(self, state: Tensor) -> float:
-        """Any action, for as long as nothing is known of the state."""
+        """A uniformly random action."""
         return float(torch.rand((), generator=self.generator))
 
     def act(self, state: Tensor, noise: float) -> float:
-        """The actor's action, or one near it: normal with this deviation, inside 0 to 1."""
+        """The actor's action plus truncated normal noise of this deviation, from 0 to 1."""
         with torch.no_grad():
             mean = self.actor(state).double().squeeze()
         if noise == 0:
@@ -66,7 +66,7 @@ class Agent:
         return float((mean + noise * torch.special.ndtri(part)).clamp(0, 1))
 
     def remember(self, states: Sequence[Tensor], actions: Sequence[float], reward: float) -> None:
-        """An episode."""
+        """Store an episode in the replay memory."""
         for i, (state, action) in enumerate(zip(states, actions, strict=True)):
             more = i + 1 < len(states)
             following = states[i + 1] if more else torch.zeros_like(state)
@@ -74,14 +74,14 @@ class Agent:
             self.memory.append((state, action_, reward_, following, more_))
 
     def learn(self, updates: int) -> None:
-        """From batches of what is remembered."""
+        """Update both networks on batches of the replay memory."""
         for _ in range(updates):
             chosen = torch.randint(len(self.memory), (BATCH,), generator=self.generator)
             batch = [self.memory[i] for i in chosen.tolist()]
             state, action, reward, following, more = map(torch.stack, zip(*batch, strict=True))
-            self._update(state, action, reward - self._mean(reward), following, more)
+            self._update(state, action, reward - self._moving_average(reward), following, more)
 
-    def _mean(self, reward: Tensor) -> float:
+    def _moving_average(self, reward: Tensor) -> float:
         now = float(reward.mean())
         old = now if self.baseline is None else self.baseline
         self.baseline = old + AVERAGE * (now - old)
@@ -94,13 +94,13 @@ class Agent:
         with torch.no_grad():
             later = critic(torch.cat([following, actor(following)], 1))
             value = reward + more * later
-        of_actor, of_critic = self.optimizers
-        of_critic.zero_grad()
+        actor_optimizer, critic_optimizer = self.optimizers
+        critic_optimizer.zero_grad()
         F.mse_loss(self.critic(torch.cat([state, action], 1)), value).backward()  # type: ignore[no-untyped-call]
-        of_critic.step()
-        of_actor.zero_grad()
+        critic_optimizer.step()
+        actor_optimizer.zero_grad()
         (-self.critic(torch.cat([state, self.actor(state)], 1)).mean()).backward()
-        of_actor.step()
+        actor_optimizer.step()
         with torch.no_grad():
             for target, network in zip(self.targets, (self.actor, self.critic), strict=True):
                 for slow, fast in zip(target.parameters(), network.parameters(), strict=True):
@@ -109,7 +109,7 @@ class Agent:
 
 def _perceptron(features: int) -> nn.Sequential:
     last = nn.Linear(HIDDEN, 1)
-    # so that at first every action is 0.5, and every value 0
+    # at first every action is about 0.5, and every value about 0
     nn.init.uniform_(last.weight, -3e-3, 3e-3)
     nn.init.zeros_(last.bias)
     return nn.Sequential(

@@ -1,4 +1,4 @@
-"""Which channels a layer needs most, and weights that make up for those that it loses."""
+"""Choice of input channels by LASSO, and new weights for those that are kept by least squares."""
 
 import warnings
 
@@ -11,9 +11,9 @@ __all__ = ["lasso_problem", "least_squares", "ranking", "windows"]
 
 
 def ranking(gram: Tensor, correlation: Tensor, count: int) -> list[int]:
-    """All channels, those first that the LASSO keeps when it keeps so many.
+    """All channels, beginning with the ``count`` that the LASSO keeps.
 
-    That is at the smallest lambda that leaves no more than ``count`` coefficients; if it leaves
+    These are the nonzero ones at the smallest lambda with at most ``count`` of them; if there are
     fewer, the largest ones at the end of the path come next.
 
     >>> ranking(torch.eye(3), torch.tensor([1.0, 3.0, 2.0]), 2)
@@ -25,15 +25,15 @@ def ranking(gram: Tensor, correlation: Tensor, count: int) -> list[int]:
         raise ValueError(
             "this method needs scikit-learn; install it by pip install 'transformable[methods]'"
         ) from None
-    # channels that are equal, or always 0, have no solution of their own
-    little = 1e-9 * max(float(gram.diagonal().mean()), 1e-30)
-    held = gram.double() + little * torch.eye(len(gram)).double()
+    # makes the solution unique where channels are equal or always 0
+    ridge = 1e-9 * max(float(gram.diagonal().mean()), 1e-30)
+    ridged = gram.double() + ridge * torch.eye(len(gram)).double()
     with warnings.catch_warnings():
-        # that the path ends where nothing is left to explain
+        # it warns if the path ends early because nothing is left to explain
         warnings.simplefilter("ignore")
         _, _, path = lars_path_gram(
             correlation.double().numpy(),
-            held.numpy(),
+            ridged.numpy(),
             n_samples=1,
             max_iter=10 * len(gram),
             method="lasso",
@@ -46,10 +46,10 @@ def ranking(gram: Tensor, correlation: Tensor, count: int) -> list[int]:
 def lasso_problem(
     X: Tensor, Y: Tensor, W: Tensor, channel: Tensor, count: int
 ) -> tuple[Tensor, Tensor]:
-    """Gram matrix of what each channel adds to X W, and its correlations with Y.
+    """Gram matrix of the contributions of the channels to X W, and their correlations with Y.
 
-    A column of X, and a row of W, is of the channel that stands in ``channel``, or of none of this
-    group (-1): what that adds stays. What a channel adds is never written out, being as large as Y.
+    ``channel`` is that of each column of X and row of W, or -1 for one outside of the group, whose
+    contribution is subtracted from Y. Contributions, each as large as Y, are never computed.
     """
     own = channel >= 0
     Y = Y - X[:, ~own] @ W[~own]
@@ -64,13 +64,13 @@ def lasso_problem(
 
 
 def least_squares(X: Tensor, Y: Tensor, W: Tensor, ridge: float) -> Tensor:
-    """The weights with which X makes Y best, not far from W.
+    """The weights V that minimise |X V - Y|² plus a ridge penalty on V - W.
 
-    ``ridge`` says how near, relative to the mean square of a column of X.
+    ``ridge`` is relative to the mean square of a column of X.
     """
     missing = Y - X @ W
     weight = (ridge * X.square().sum() / len(W)).clamp(min=1e-30)
-    # of the two ways to write the solution, the one with the smaller system
+    # of the two forms of the solution, the one with the smaller system
     wide = len(X) < len(W)
     gram = X @ X.T if wide else X.T @ X
     gram.diagonal().add_(weight)
@@ -80,7 +80,7 @@ def least_squares(X: Tensor, Y: Tensor, W: Tensor, ridge: float) -> Tensor:
 
 
 def windows(module: nn.Module, x: Tensor, places: Tensor, width: int) -> Tensor:
-    """What a layer multiplies with its weights, a row for each place (N, P) in its output.
+    """The inputs that a layer multiplies with its weights, a row for each output place (N, P).
 
     >>> conv = nn.Conv2d(2, 3, 3, padding=1, bias=False)
     >>> x = torch.rand(1, 2, 4, 4)

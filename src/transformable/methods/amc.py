@@ -1,16 +1,16 @@
 """AMC: AutoML for Model Compression and Acceleration on Mobile Devices. He et al. ECCV 2018.
 
-An agent that learns by reinforcement (DDPG) goes through the network, layer by layer, and says what
-share of its channels each keeps; its reward is the accuracy of the pruned network, as it is, on
-validation images. An action is bounded so that the rest of the network can still bring the cost to
-the budget. The best episode counts.
+A reinforcement learning agent (DDPG) goes through the network layer by layer and chooses the share
+of channels that each keeps; its reward is the accuracy of the pruned network, without training, on
+validation images. Actions are bounded so that the remaining layers can still meet the budget. The
+result is the best episode.
 
-Layers that are added to each other lose the same channels and have one action together. The paper
-bounds the cost from above; here it has to be inside a band, so actions are bounded from below as
-well. Before a pruned network is judged, its batch norms are calibrated again on training images,
-because without that its accuracy is often that of chance, and a reward says nothing; the authors'
-code reconstructs the weights by least squares instead. Their 400 episodes are 60 here, and the
-cost that the agent sees is in the metric of the budget.
+Differences from the paper: layers that are added to each other lose the same channels and share one
+action. Actions are bounded from below as well, since the cost has to be inside a band. Before a
+pruned network is judged, its batch norms are recalibrated on training images, because otherwise its
+accuracy is often that of chance; the authors' code reconstructs the weights by least squares
+instead. There are 60 episodes, not 400, and the cost that the agent sees is in the metric of the
+budget.
 """
 
 from bisect import bisect_left, bisect_right
@@ -28,10 +28,9 @@ from ..slimming.slim import slim
 from ..tracing import Layer
 from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
-from ..training.evaluate import evaluate
-from ..training.train import own_randomness
-from ._calibration import recalibrate, some
-from ._channel_choice import Scores, by_ratio, loosened, strongest
+from ..training.train import preserve_random_state
+from ._calibration import CalibratedEvaluator
+from ._channel_choice import Scores, drop_single_channels, keep_by_ratio, most_important
 from ._ddpg import Agent
 from .interface import Context, MethodResult
 from .pfec import l1
@@ -40,57 +39,55 @@ __all__ = ["amc"]
 
 EPISODES = 60
 WARMUP = 20
-"""Episodes of random actions, at first."""
+"""Episodes of random actions at the beginning."""
 UPDATES = 30
-"""Of the agent, after each later episode."""
+"""Updates of the agent after each later episode."""
 NOISE, DECAY = 0.5, 0.95
+"""Deviation of the exploration after the warm-up, and its decay per episode."""
 LOWEST = 0.2
-"""Share of its channels that a layer keeps at least, unless the budget is small."""
+"""Smallest share of its channels that a layer keeps, unless the budget is small."""
 IMAGES = 1000
-"""For a reward."""
+"""Held-out images for a reward."""
 CALIBRATION = 512
 """Training images for the batch norms."""
-BATCH = 64
 
 Widths = Mapping[str, int]
 Episode = tuple[float, dict[str, int]]
-"""A reward, and the widths that got it."""
+"""A reward and its widths."""
 
 
 def amc(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
-    """Search for the shares of channels, and keep in each layer the filters of largest L1 norm."""
     groups = ChannelGroups(space)
-    course = Course(groups, budget, l1(model, groups))
-    seen = some(context.dataset.train, CALIBRATION, context.session.seed)
-    judges = some(context.dataset.validation, IMAGES, context.session.seed)
+    environment = Environment(groups, budget, l1(model, groups))
+    evaluator = CalibratedEvaluator(context, calibration=CALIBRATION, held_out=IMAGES)
+    session = context.session
 
     def pruned(widths: Widths) -> nn.Module:
-        batches = (x for x, _ in seen.shuffled(BATCH, seed=context.session.seed, epoch=0))
-        return recalibrate(
-            slim(model, space, course.inside(widths)), batches, context.session.fabric
-        )
+        return slim(model, space, environment.shape_in_band(widths))
 
     def reward(widths: Widths) -> float:
-        return evaluate(pruned(widths), judges, fabric=context.session.fabric)["accuracy"]
+        return evaluator.evaluate(pruned(widths))["accuracy"]
 
-    with own_randomness(context.session.fabric):
+    with preserve_random_state(session.fabric):
         states = embedding(model, groups, budget)
-        episodes = search(course, states, reward, context.session.seed, context.session.progress)
+        episodes = run_episodes(environment, states, reward, session.seed, session.progress)
         accuracy, widths = max(episodes, key=lambda episode: episode[0])
-        small, shape = pruned(widths).train(model.training), course.inside(widths)
-    notes = {"episodes": len(episodes), "accuracy": accuracy, "judged_by": len(judges)}
+        shape = environment.shape_in_band(widths)
+        small = evaluator.recalibrate(pruned(widths)).train(model.training)
+    judged_by = len(evaluator.held_out)
+    notes = {"episodes": len(episodes), "accuracy": accuracy, "judged_by": judged_by}
     return MethodResult(shape=shape, model=small, cost=budget.cost(space, shape), notes=notes)
 
 
-class Course:
-    """What an episode goes through: groups that get a width each, so that the budget holds."""
+class Environment:
+    """The groups, in order, whose widths an episode chooses, and the budget that they must meet."""
 
     def __init__(self, groups: ChannelGroups, budget: Budget, scores: Scores) -> None:
         self.groups, self.budget, self.scores = groups, budget, scores
         self.largest = groups.sizes
         share = LOWEST
         self.smallest = self._share(share)
-        # there has to be something to choose at a small budget, too
+        # a small budget must leave something to choose as well
         while self.cost(self.smallest) > budget.value / 2 and max(self.smallest.values()) > 1:
             share /= 2
             self.smallest = self._share(share)
@@ -99,19 +96,20 @@ class Course:
         return {head: max(1, round(share * size)) for head, size in self.largest.items()}
 
     def shape(self, widths: Widths) -> Shape:
-        return strongest(self.groups, self.scores, widths)
+        return most_important(self.groups, self.scores, widths)
 
     def cost(self, widths: Widths) -> int:
         return self.budget.cost(self.groups.space, self.shape(widths))
 
-    def inside(self, widths: Widths) -> Shape:
-        """The shape of an episode, which is inside the band."""
-        return loosened(self.groups, self.budget, self.scores, self.shape(widths))
+    def shape_in_band(self, widths: Widths) -> Shape:
+        """The shape of the widths of an episode, inside the band."""
+        return drop_single_channels(self.groups, self.budget, self.scores, self.shape(widths))
 
     def bounds(self, decided: Widths) -> tuple[int, int]:
-        """The widths of the next group with which the later ones can still keep the budget.
+        """The smallest and largest width of the next group with which the budget can be met.
 
-        With them at their largest, the cost must reach the band; at their smallest, not pass it.
+        The cost must reach the band with the later groups at their largest, and not pass it with
+        them at their smallest.
         """
         head = list(self.largest)[len(decided)]
         widths = range(self.smallest[head], self.largest[head] + 1)
@@ -124,12 +122,12 @@ class Course:
 
         low = bisect_left(widths, self.budget.low, key=most)
         high = bisect_right(widths, self.budget.high, key=least) - 1
-        # where channels are costly and the band is narrow, there may be none between
+        # if channels are costly and the band is narrow, there may be none
         high = max(high, 0)
         return widths[min(low, high)], widths[high]
 
-    def settle(self, widths: Widths) -> dict[str, int]:
-        """Inside the band, a channel at a time; the same share everywhere where that fails."""
+    def move_into_band(self, widths: Widths) -> dict[str, int]:
+        """Change widths by single channels until the budget holds; if that fails, use one ratio."""
 
         def off(widths: Widths) -> float:
             return abs(self.cost(widths) - self.budget.value)
@@ -143,27 +141,27 @@ class Course:
             ]
             nearest = min(moved, key=off, default=widths)
             if off(nearest) >= off(widths):
-                even = by_ratio(self.groups, self.budget, self.scores)
+                even = keep_by_ratio(self.groups, self.budget, self.scores)
                 return {head: len(each) for head, each in self.groups.kept(even).items()}
             widths = nearest
         return dict(widths)
 
 
-def search(
-    course: Course,
+def run_episodes(
+    environment: Environment,
     states: Tensor,
     reward: Callable[[Widths], float],
     seed: int,
     progress: Progress,
 ) -> list[Episode]:
-    """All episodes, in order; ``states`` say what does not change of each group's state."""
+    """All episodes, in order; ``states`` is the constant part of each group's state."""
     agent = Agent(states.shape[1] + 2, seed)
     episodes: list[Episode] = []
     progress.start("episodes", EPISODES, 0)
     for number in range(EPISODES):
         noise = NOISE * DECAY ** (number - WARMUP)
         act = agent.guess if number < WARMUP else partial(agent.act, noise=noise)
-        seen, actions, widths = walk(course, states, act)
+        seen, actions, widths = run_episode(environment, states, act)
         episodes.append((reward(widths), widths))
         agent.remember(seen, actions, episodes[-1][0])
         if number + 1 >= WARMUP:
@@ -173,26 +171,27 @@ def search(
     return episodes
 
 
-def walk(
-    course: Course, states: Tensor, act: Callable[[Tensor], float]
+def run_episode(
+    environment: Environment, states: Tensor, act: Callable[[Tensor], float]
 ) -> tuple[list[Tensor], list[float], dict[str, int]]:
-    """One way through the network: the states, what was done in them, and the widths it gave."""
+    """One pass over the groups: the states, the actions taken in them, and the widths."""
     seen: list[Tensor] = []
     widths: dict[str, int] = {}
-    full, last = course.cost(course.largest), 1.0
-    for (head, size), state in zip(course.largest.items(), states, strict=True):
-        reduced = 1 - course.cost({**course.largest, **widths}) / full
+    full, last = environment.cost(environment.largest), 1.0
+    for (head, size), state in zip(environment.largest.items(), states, strict=True):
+        reduced = 1 - environment.cost({**environment.largest, **widths}) / full
         seen.append(torch.cat([state, torch.tensor([reduced, last])]))
-        low, high = course.bounds(widths)
+        low, high = environment.bounds(widths)
         widths[head] = min(max(round(act(seen[-1]) * size), low), high)
         last = widths[head] / size
-    widths = course.settle(widths)
-    return seen, [widths[head] / size for head, size in course.largest.items()], widths
+    widths = environment.move_into_band(widths)
+    return seen, [widths[head] / size for head, size in environment.largest.items()], widths
 
 
 def embedding(model: nn.Module, groups: ChannelGroups, budget: Budget) -> Tensor:
-    """A row for each group, from 0 to 1: its number, outputs, inputs, height, width, stride and
-    kernel (of its first layer), its cost, and that of the groups after it."""
+    """The constant part of the states, a row for each group, scaled to 0..1: its index, outputs,
+    inputs, height, width, stride and kernel (of its first layer), its cost, and the cost of the
+    groups after it."""
     layouts = groups.space.layouts
     first: dict[str, Layer] = {}
     costs = dict.fromkeys(groups.sizes, 0)

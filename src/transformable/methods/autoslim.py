@@ -1,18 +1,18 @@
 """AutoSlim: Towards One-Shot Architecture Search for Channel Numbers. Yu, Huang. arXiv 2019.
 
 A slimmable network is trained by the sandwich rule: at each step the largest network learns from
-the labels, and the smallest and two random ones, which are parts of it, from its answers. Then the
-layer that hurts least is narrowed, again and again, until the budget holds; before a network is
-judged, its batch norms are calibrated again.
+the labels, and the smallest and two random ones, which share its weights, from its answers. Then
+the layer whose narrowing hurts least is narrowed, again and again, until the budget holds; before a
+network is judged, its batch norms are recalibrated.
 
-Ours starts from a trained network, so a narrow layer keeps not its first channels but its best
-ones, ranked once at the start. Its widths are the candidates of the space, up to the network as it
-is (the paper: 0.15 to 1.5 times). The four losses of a step are averaged, not added, which keeps
-the learning rate that of plain training. Layers that are added to each other are narrowed
-together. In a network of more than a dozen such groups several are narrowed between two looks at
-all of them, or that would take longer than the training. Where every step jumps over the band, the
-last one goes by single channels. The small network keeps the weights that it has in the slimmable
-one; the paper trains it again from scratch.
+Differences from the paper: the network is already trained, so narrow layers keep the most important
+channels, ranked once at the start, not the first ones. Widths are the candidates of the space up to
+full width, not 0.15 to 1.5 times. The four losses of a step are averaged, not added, so that the
+learning rate of plain training fits. Layers that are added to each other are narrowed together. In
+networks of more than a dozen groups several are narrowed before all are judged again, which would
+otherwise take longer than the training. Where every step jumps over the band, the last one goes by
+single channels. The small network keeps its weights in the slimmable one, and is not trained again
+from scratch.
 """
 
 import copy
@@ -31,105 +31,103 @@ from ..slimming.sort_channels import importance
 from ..tracing import kept_channels
 from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
-from ..training.evaluate import evaluate
-from ..training.train import Objective, cross_entropy, own_randomness
-from ._calibration import recalibrate, some
-from ._channel_choice import Scores, by_ratio, loosened, strongest
+from ..training.train import Objective, cross_entropy, preserve_random_state
+from ._calibration import CalibratedEvaluator
+from ._channel_choice import Scores, drop_single_channels, keep_by_ratio, most_important
 from .interface import Context, MethodResult
 
-__all__ = ["answers", "autoslim", "greedy", "sandwich"]
+__all__ = ["autoslim", "narrow_greedily", "sandwich", "slim_forward"]
 
 RANDOM = 2
-"""Random networks a step."""
+"""Random networks per step."""
 JUDGED = 500
-"""Held-out images that a step is judged by."""
+"""Held-out images that a network is judged by."""
 RECALIBRATED = 256
-"""Training images that the norms of a network see before it is judged."""
-BATCH = 64
-DOZEN = 12
-"""Of so many groups one is narrowed before all are looked at again."""
+"""Training images that its batch norms are recalibrated on before."""
+GROUPS_PER_STEP = 12
+"""For each so many groups, one is narrowed before all are judged again."""
 
 Score = Callable[[Shape], tuple[float, float]]
-"""The accuracy and the loss of the network of a shape."""
+"""Returns the accuracy and the loss of the network of a shape."""
 Widths = dict[str, int]
-"""By group."""
+"""The width of each group."""
 
 
 def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
-    """Train a slimmable network, then narrow it layer by layer."""
     groups = ChannelGroups(space)
-    ranks = importance(model, space, groups.mean)
-    by_ratio(groups, budget, ranks)  # refuses, before anything is trained, what cannot be met
+    scores = importance(model, space, groups.mean)
+    keep_by_ratio(groups, budget, scores)  # refuses an impossible budget before the training
     network = copy.deepcopy(model)
-    context.train(network, objective=sandwich(network, groups, ranks, context))
-    seen = some(context.dataset.train, RECALIBRATED, context.session.seed)
-    judges = some(context.dataset.validation, JUDGED, context.session.seed)
-
-    def small(shape: Shape) -> nn.Module:
-        # whole batches: a norm can make nothing of a last one of a single image
-        batches = (x for x, _ in seen.shuffled(BATCH, seed=context.session.seed, epoch=0))
-        return recalibrate(slim(network, space, shape), batches, context.session.fabric)
+    context.train(network, objective=sandwich(network, groups, scores, context))
+    evaluator = CalibratedEvaluator(context, calibration=RECALIBRATED, held_out=JUDGED)
 
     def score(shape: Shape) -> tuple[float, float]:
-        found = evaluate(small(shape), judges, fabric=context.session.fabric)
+        found = evaluator.evaluate(slim(network, space, shape))
         return found["accuracy"], found["loss"]
 
-    with own_randomness(context.session.fabric):
-        for steps, shape in enumerate(greedy(groups, budget, ranks, score)):
+    with preserve_random_state(context.session.fabric):
+        for steps, shape in enumerate(narrow_greedily(groups, budget, scores, score)):
             cost = budget.cost(space, shape)
             context.session.progress.note(f"narrowed {steps} times: {cost:,} {budget.metric}")
-        shape = loosened(groups, budget, ranks, shape)
-        return MethodResult(
-            shape=shape,
-            model=small(shape).train(model.training),
-            cost=budget.cost(space, shape),
-            notes={"steps": steps, "judged_by": len(judges)},
-        )
+        shape = drop_single_channels(groups, budget, scores, shape)
+        small = evaluator.recalibrate(slim(network, space, shape))
+    return MethodResult(
+        shape=shape,
+        model=small.train(model.training),
+        cost=budget.cost(space, shape),
+        notes={"steps": steps, "judged_by": len(evaluator.held_out)},
+    )
 
 
-def sandwich(model: nn.Module, groups: ChannelGroups, ranks: Scores, context: Context) -> Objective:
-    """The largest network learns from the labels, the smallest and random ones from its answers.
+def sandwich(
+    model: nn.Module, groups: ChannelGroups, scores: Scores, context: Context
+) -> Objective:
+    """The objective of the sandwich rule.
 
-    All are parts of the parameters of `model`, so that is where their gradients go.
+    All networks share the parameters of `model`, which get their gradients.
     """
-    of_labels = cross_entropy(context.searching.label_smoothing)
+    plain = cross_entropy(context.searching.label_smoothing)
     candidates = {
         head: [width for width in groups.space.widths[head] if width <= size] or [size]
         for head, size in groups.sizes.items()
     }
-    smallest = strongest(groups, ranks, {head: widths[0] for head, widths in candidates.items()})
+    smallest = most_important(
+        groups, scores, {head: widths[0] for head, widths in candidates.items()}
+    )
 
-    def drawn() -> Shape:
-        places = {head: int(torch.randint(len(each), ())) for head, each in candidates.items()}
-        return strongest(groups, ranks, {head: candidates[head][i] for head, i in places.items()})
+    def draw() -> Shape:
+        widths = {
+            head: each[int(torch.randint(len(each), ()))] for head, each in candidates.items()
+        }
+        return most_important(groups, scores, widths)
 
     def objective(network: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        outcome = of_labels(network, x, y)
+        outcome = plain(network, x, y)
         targets = outcome["logits"].detach().float().softmax(1)
         losses = [outcome["loss"]]
-        for shape in (smallest, *(drawn() for _ in range(RANDOM))):
+        for shape in (smallest, *(draw() for _ in range(RANDOM))):
             with context.session.fabric.autocast():
-                logits = answers(model, groups.space, shape, x)
+                logits = slim_forward(model, groups.space, shape, x)
             losses.append(F.cross_entropy(logits.float(), targets))
         return {"loss": torch.stack(losses).mean(), "logits": outcome["logits"]}
 
     return objective
 
 
-def answers(model: nn.Module, space: Space, shape: Shape, x: Tensor) -> Tensor:
-    """What the network of a shape says, made of parts of the parameters of `model`.
+def slim_forward(model: nn.Module, space: Space, shape: Shape, x: Tensor) -> Tensor:
+    """The logits of the network of a shape, computed with slices of the parameters of `model`.
 
-    What only the small network has, the projection of a shortcut, stays as `slim` starts it.
+    Projections of shortcuts, which only the small network has, are as `slim` initialises them.
     """
     template = slim(model, space, shape)
-    whole = _parts(model, space, shape)
+    whole = _sliced_parameters(model, space, shape)
     parts = {name: whole[name] for name, _ in template.named_parameters() if name in whole}
     logits: Tensor = torch.func.functional_call(template, parts, (x,))
     return logits
 
 
-def _parts(model: nn.Module, space: Space, shape: Shape) -> dict[str, Tensor]:
-    """Every parameter, with the channels that the shape keeps."""
+def _sliced_parameters(model: nn.Module, space: Space, shape: Shape) -> dict[str, Tensor]:
+    """Every parameter, sliced to the channels that the shape keeps."""
     masks = space.masks(shape)
     parts: dict[str, Tensor] = dict(model.named_parameters())
     for layer in space.layers:
@@ -145,42 +143,44 @@ def _parts(model: nn.Module, space: Space, shape: Shape) -> dict[str, Tensor]:
 
 
 def _index(channels: list[int]) -> slice | Tensor:
-    # a slice is a view, which costs nothing
+    # a slice is a view, without a copy
     leading = channels == list(range(len(channels)))
     return slice(len(channels)) if leading else torch.tensor(channels)
 
 
-def greedy(groups: ChannelGroups, budget: Budget, ranks: Scores, score: Score) -> Iterator[Shape]:
-    """The shapes on the way from the network as it is to the target, each narrower by a step.
+def narrow_greedily(
+    groups: ChannelGroups, budget: Budget, scores: Scores, score: Score
+) -> Iterator[Shape]:
+    """The shapes from the full network down to the target, each narrower by a step.
 
-    Of all steps the one that leaves the best accuracy is taken, or, if several do, the lowest loss.
-    None goes below the band. Where no step is left, the way ends.
+    The step that leaves the best accuracy is taken, and among equals the lowest loss. No step goes
+    below the band; where none is left, the shapes end.
     """
     widths = dict(groups.sizes)
 
     def cost(widths: Widths) -> int:
-        return budget.cost(groups.space, strongest(groups, ranks, widths))
+        return budget.cost(groups.space, most_important(groups, scores, widths))
 
     def harm(step: Widths) -> tuple[float, float]:
-        accuracy, loss = score(strongest(groups, ranks, {**widths, **step}))
+        accuracy, loss = score(most_important(groups, scores, {**widths, **step}))
         return -accuracy, loss
 
-    yield strongest(groups, ranks, widths)
+    yield most_important(groups, scores, widths)
     while cost(widths) > budget.value:
         steps = sorted(_steps(groups, budget, widths, cost), key=harm)
         if not steps:
             return
-        for step in steps[: ceil(len(groups.sizes) / DOZEN)]:
+        for step in steps[: ceil(len(groups.sizes) / GROUPS_PER_STEP)]:
             narrower = {**widths, **step}
             if cost(widths) > budget.value and cost(narrower) >= budget.low:
                 widths = narrower
-                yield strongest(groups, ranks, widths)
+                yield most_important(groups, scores, widths)
 
 
 def _steps(
     groups: ChannelGroups, budget: Budget, widths: Widths, cost: Callable[[Widths], int]
 ) -> list[Widths]:
-    """One group to its next candidate; or, if all these jump over the band, as far as the target.
+    """Each group to its next candidate; or, if all these go below the band, as far as the target.
 
     Below the smallest candidate a step is a tenth of the group.
     """

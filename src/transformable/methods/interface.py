@@ -1,4 +1,4 @@
-"""What every method takes and gives."""
+"""The interface of all methods: what they are given and what they return."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -11,45 +11,47 @@ from ..data import Dataset, stratified
 from ..settings import Searching
 from ..shape import Shape
 from ..tracing.space import Space
+from ..training.distill import student_network
 from ..training.session import Session
 from ..training.train import Objective, Trained, train
 
 __all__ = ["Context", "Method", "MethodResult"]
 
 HELD_OUT = 0.1
+"""Share of the training images that is held out where a dataset has no validation images."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodResult:
-    """What a method makes of a network."""
+    """The small network that a method makes."""
 
     shape: Shape
     model: nn.Module
-    """The small network, with the weights that the method leaves in it."""
+    """The small network, with the weights that its training starts from."""
     cost: int
-    """What it costs, in the metric of the budget."""
+    """Its cost, in the metric of the budget."""
     notes: dict[str, Any] = field(default_factory=dict)
-    """What else there is to tell, as JSON."""
-    each_epoch: Callable[[nn.Module], None] | None = None
-    """What the network needs after each epoch of its training, if anything."""
+    """Further results of the method, as JSON values."""
+    after_epoch: Callable[[nn.Module], None] | None = None
+    """To be called after each epoch of the network's training."""
     restore_budget: Callable[[nn.Module], int] | None = None
-    """Where a shape cannot say what the network costs, because that depends on the images: brings
-    the network, trained further, back to the budget, and gives its cost as it is measured."""
+    """For networks whose cost depends on the images and not only on the shape: brings the network,
+    once it is trained, back into the budget, and returns its measured cost."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What a method may use beside the network.
+    """What a method may use besides the network.
 
-    No method sees the test set: what it is judged on while it looks for a shape, ``dataset.test``
-    included, are images that are held out of the training set.
+    No method sees the test set: ``dataset.test`` is the validation split here, which is held out of
+    the training images if the dataset has none.
     """
 
     dataset: Dataset
     searching: Searching
-    """How long a method may train, and how."""
+    """How long, and with which settings, a method may train."""
     session: Session = field(default_factory=Session)
-    """The seed, the devices, and the run folder where a long training is kept."""
+    """The seed, the devices, and the run folder in which a long training is kept."""
 
     def __post_init__(self) -> None:
         dataset = self.dataset
@@ -64,21 +66,26 @@ class Context:
         model: nn.Module,
         *,
         objective: Objective | None = None,
-        each_epoch: Callable[[nn.Module], None] | None = None,
+        after_epoch: Callable[[nn.Module], None] | None = None,
     ) -> Trained:
-        """Train a network in place, for as long as a search may."""
+        """Train a network in place, for the epochs of a search."""
         return train(
             model,
             self.dataset,
             self.searching,
             self.session,
             objective=objective,
-            each_epoch=each_epoch,
+            after_epoch=after_epoch,
         )
+
+    def slim_sorted(self, model: nn.Module, space: Space, shape: Shape) -> nn.Module:
+        """The small network of a shape, with the most important channels of each layer."""
+        seed = self.session.seed
+        return student_network(model, space, shape, transfer="init", sort=True, seed=seed)
 
 
 class Method(Protocol):
-    """A way to make a network smaller; the model stays as it is."""
+    """A method to prune a network; it must not change ``model``."""
 
     def __call__(
         self, model: nn.Module, space: Space, budget: Budget, context: Context

@@ -1,22 +1,22 @@
 """More is Less: A More Complicated Network with Less Inference Complexity.
 Dong, Huang, Yang, Yan. CVPR 2017.
 
-Beside each convolution stands a low-cost one. What it gives, after a batch norm and a relu, is
-multiplied with what the convolution gives; where it is zero, the convolution need not be computed.
-No channel and no block goes: the network saves work image by image, at the positions that do not
-matter, so what it costs has to be measured on images.
+Each convolution gets a low-cost convolution beside it. The output of that, after a batch norm and a
+relu, is multiplied with the output of the convolution, which need not be computed where it is zero.
+All channels and blocks are kept: the network saves work at the positions of an image that do not
+matter, so its cost has to be measured on images.
 
-Of the paper's two low-cost layers ours is the kernel that all output channels share: a convolution
-to one channel, which skips whole positions, also those of 1x1 convolutions. In the paper the
-training alone decides how much is skipped. Here a threshold is subtracted before the relu, set anew
-after each epoch so that every gate lets the same share of the positions pass, the share with which
-the budget holds; the norm has no scale and shift of its own, so that this share stays while the
-weights learn. The gates are put into a trained network, start with the mean absolute filter (where
-little comes in, little is computed), and are at most 1: without that bound what layer after layer
-multiplies grew without end, where no norm follows.
+Differences from the paper: of its two low-cost layers this is the kernel shared by all output
+channels, a convolution to one channel, which skips whole positions, those of 1x1 convolutions too.
+In the paper, training alone decides how much is skipped. Here a threshold is subtracted before the
+relu, set after each epoch so that every gate passes the same share of the positions, the share with
+which the budget holds; the norm has no affine parameters, so that this share stays while the
+weights learn. The gates are added to a trained network, start with the mean absolute filter (little
+input, little computed), and are at most 1, without which the products of many layers grew without
+end where no norm follows.
 
-Torch has no convolution that skips positions. Our layer computes all and multiplies, so the network
-is not faster when its time is measured.
+Torch has no convolution that skips positions. This layer computes all of them and multiplies, so
+the network does not become faster.
 """
 
 import copy
@@ -36,29 +36,39 @@ from ..costing.cost import layer_costs, macs
 from ..data import Split
 from ..tracing.space import Space
 from ..training.devices import make_fabric
-from ._calibration import recalibrate, some
+from ._calibration import recalibrate, sample_images
 from .interface import Context, MethodResult
 
-__all__ = ["Gated", "bounds", "calibrate", "lccl", "measured_cost", "open_gates", "with_gates"]
+__all__ = [
+    "GatedConv",
+    "add_gates",
+    "cost_range",
+    "lccl",
+    "measured_cost",
+    "meet_budget",
+    "set_thresholds",
+]
 
 LEAST = 4
-"""A gate costs what one output channel does: not for a convolution of fewer channels than this."""
+"""Convolutions of fewer output channels get no gate, which costs as much as one of them."""
 CHEAP = 0.2
-"""Nor for one that costs less than this share of the mean one. The projection of a shortcut is such
-a one: there is little to win, and behind a closed gate there all of the stream is lost."""
+"""Nor do convolutions that cost less than this share of the mean, such as the projections of
+shortcuts: they save little, and a closed gate there would lose the whole stream."""
 IMAGES = 1000
 """Training images that the thresholds are set by."""
 BATCH = 250
 PIXELS, FEWEST = 1000 * 32 * 32, 64
-"""Of the images that are looked at together, or at least so many of them."""
+"""A threshold is set by images of so many pixels together, but at least so many images."""
 EPSILON = 1e-4
+"""Distance of a threshold from the response that it separates."""
 TRIES = 20
+"""Shares that are tried to meet the budget."""
 
 
-class Gated(nn.Module):
-    """A convolution whose output counts where a low-cost one is above the threshold.
+class GatedConv(nn.Module):
+    """A convolution times a gate that is open where a low-cost convolution is above a threshold.
 
-    >>> gated = Gated(nn.Conv2d(3, 8, 3, padding=1)).eval()
+    >>> gated = GatedConv(nn.Conv2d(3, 8, 3, padding=1)).eval()
     >>> x = torch.rand(1, 3, 4, 4)
     >>> torch.equal(gated(x), gated.conv(x) * gated.gate(x))
     True
@@ -70,7 +80,7 @@ class Gated(nn.Module):
         super().__init__()
         like: Any = {"device": conv.weight.device, "dtype": conv.weight.dtype}
         self.conv = conv
-        # its random start would be thrown away, and disturb the caller's random numbers
+        # random initial weights would be overwritten, and change the caller's random numbers
         self.low: nn.Conv2d = nn.utils.skip_init(  # type: ignore[no-untyped-call]
             nn.Conv2d,
             conv.in_channels,
@@ -89,7 +99,7 @@ class Gated(nn.Module):
         self.train(conv.training)
 
     def gate(self, x: Tensor) -> Tensor:
-        """One channel, from 0 to 1; zero where the convolution is skipped."""
+        """One channel from 0 to 1, zero where the convolution can be skipped."""
         return F.hardtanh(self.norm(self.low(x)) - self.threshold, 0.0, 1.0)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -97,25 +107,36 @@ class Gated(nn.Module):
 
 
 def lccl(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
-    """Put in the gates, train, and set the threshold by what the network costs on images."""
     if budget.metric != "macs":
         raise ValueError("lccl saves no parameters, it adds some; use the metric macs")
-    network = with_gates(model, space)
-    smallest, largest = bounds(network, space)
+    network = add_gates(model, space)
+    smallest, largest = cost_range(network, space)
     share = (budget.value - smallest) / (largest - smallest)
     if not 0 < share < 1:
         raise ValueError(
             f"a budget of {budget.value:,.0f} MACs is not possible with lccl: this network can "
             f"have {smallest:,} to {largest:,}"
         )
-    known = some(context.dataset.train, IMAGES, context.session.seed)
-    open_gates(network, share, known, context.session.fabric)
+    calibration = sample_images(context.dataset.train, IMAGES, context.session.seed)
+    held_out, fabric = context.dataset.validation, context.session.fabric
 
-    def open_again(net: nn.Module) -> None:
-        open_gates(net, share, known, context.session.fabric)
+    def reset_thresholds(network: nn.Module) -> None:
+        set_thresholds(network, share, calibration, fabric)
 
-    context.train(network, each_epoch=open_again)
-    restore_budget = _settle(space, budget, context, known)
+    def restore_budget(network: nn.Module) -> int:
+        # by the held-out images themselves if they are unlike the training images
+        for split in (calibration, held_out):
+            meet_budget(network, space, budget, split, fabric)
+            cost = measured_cost(network, space, held_out, fabric)
+            if budget.holds(cost):
+                return cost
+        raise ValueError(
+            f"lccl finds no threshold with {budget.low:,} to {budget.high:,} MACs, only one with "
+            f"{cost:,}; use a larger tolerance"
+        )
+
+    reset_thresholds(network)
+    context.train(network, after_epoch=reset_thresholds)
     cost = restore_budget(network)
     notes = {
         "measured": True,
@@ -129,20 +150,20 @@ def lccl(model: nn.Module, space: Space, budget: Budget, context: Context) -> Me
         model=network,
         cost=cost,
         notes=notes,
-        each_epoch=open_again,
+        after_epoch=reset_thresholds,
         restore_budget=restore_budget,
     )
 
 
-def with_gates(model: nn.Module, space: Space) -> nn.Module:
-    """A copy of the network with a gate beside each convolution but the first and the cheap."""
+def add_gates(model: nn.Module, space: Space) -> nn.Module:
+    """A copy of the network with a gate for each convolution but the first and the cheap ones."""
     network = copy.deepcopy(model)
     costs = [row for row in layer_costs(space, space.full) if row.kind == "conv"]
     cheap = CHEAP * sum(row.macs for row in costs) / max(1, len(costs))
     for row in costs[1:]:
         conv = network.get_submodule(row.name)
         if isinstance(conv, nn.Conv2d) and row.outputs >= LEAST and row.macs >= cheap:
-            network.set_submodule(row.name, Gated(conv))
+            network.set_submodule(row.name, GatedConv(conv))
     if not _gates(network):
         raise ValueError(
             f"lccl needs convolutions of {LEAST} channels or more after the first; there are none"
@@ -150,12 +171,12 @@ def with_gates(model: nn.Module, space: Space) -> nn.Module:
     return network
 
 
-def _gates(network: nn.Module) -> dict[str, Gated]:
-    return {name: part for name, part in network.named_modules() if isinstance(part, Gated)}
+def _gates(network: nn.Module) -> dict[str, GatedConv]:
+    return {name: part for name, part in network.named_modules() if isinstance(part, GatedConv)}
 
 
-def bounds(network: nn.Module, space: Space) -> tuple[int, int]:
-    """What an image costs with all gates closed, and with all open."""
+def cost_range(network: nn.Module, space: Space) -> tuple[int, int]:
+    """The MACs of an image with all gates closed, and with all open."""
     pixels = {layer.name: layer.pixels for layer in space.layers}
     gates = _gates(network).items()
     low = sum(gate.low.weight.numel() * pixels[name] for name, gate in gates)
@@ -167,44 +188,43 @@ def bounds(network: nn.Module, space: Space) -> tuple[int, int]:
 def measured_cost(
     network: nn.Module, space: Space, split: Split, fabric: Fabric | None = None
 ) -> int:
-    """The MACs of an image, as a mean over these: all that is computed, low-cost layers included.
+    """The mean MACs of these images: all that has to be computed, low-cost layers included.
 
     `space` is that of the network without gates.
     """
     fabric = fabric or make_fabric()
     computed = 0
 
-    def count(gate: Gated, response: Tensor) -> None:
+    def count(gate: GatedConv, response: Tensor) -> None:
         nonlocal computed
         computed += int((response > gate.threshold).sum()) * gate.conv.weight.numel()
 
     was_training = network.training
     network.to(fabric.device).eval()
-    with torch.no_grad(), fabric.autocast(), _watched(network, count):
+    with torch.no_grad(), fabric.autocast(), _observed(network, count):
         for x in _batches(split):
             network(fabric.to_device(x))
     network.train(was_training)
-    return round(bounds(network, space)[0] + computed / len(split))
+    return round(cost_range(network, space)[0] + computed / len(split))
 
 
-def open_gates(
+def set_thresholds(
     network: nn.Module, share: float, split: Split, fabric: Fabric | None = None
 ) -> None:
-    """Set the thresholds so that each gate lets this share of the positions pass.
+    """Set the thresholds so that each gate passes this share of the positions.
 
-    The batch norms, whose statistics in training may lag far behind, are calibrated with them.
+    The batch norms, whose running statistics may lag behind in training, are recalibrated.
     """
-
     owed = 0.0
 
-    def divide(gate: Gated, response: Tensor) -> None:
-        # at once, so that the next gate sees what it will see; where positions are few, or many
-        # have one response, the next gates make up for what is missing
+    def set_threshold(gate: GatedConv, response: Tensor) -> None:
+        # at once, so that the next gates see its effect; where positions are few, or many have one
+        # response, the next gates make up for the difference
         nonlocal owed
         total, each = response.numel(), gate.conv.weight.numel()
         wanted = min(max(0.0, share * total + owed / each), total)
         edge = response.flatten().kthvalue(max(1, total - round(wanted))).values
-        # beside the edge, not on it, where rounding would decide
+        # beside the edge, because on it rounding would decide
         sides = [(edge + side, int((response > edge + side).sum())) for side in (EPSILON, -EPSILON)]
         threshold, opened = min(sides, key=lambda side: abs(side[1] - wanted))
         gate.threshold.copy_(threshold)
@@ -212,36 +232,32 @@ def open_gates(
 
     fabric = fabric or make_fabric()
     was_training = network.training
-    with _watched(network, divide), torch.no_grad():
+    with _observed(network, set_threshold), torch.no_grad():
         recalibrate(network, _batches(split), fabric)
         owed = 0.0
-        # and once more, now that the norms are what they will be, by many images together
-        x, _ = next(iter(split.ordered(_many(split))))
+        # once more with the final norms, and by many images together
+        x, _ = next(iter(split.ordered(1)))
+        many = max(FEWEST, PIXELS // (x.shape[2] * x.shape[3]))
+        x, _ = next(iter(split.ordered(many)))
         network(fabric.to_device(x))
     network.train(was_training)
 
 
-def _many(split: Split) -> int:
-    """Images that are looked at together: not more than fit into the memory."""
-    x, _ = next(iter(split.ordered(1)))
-    return max(FEWEST, PIXELS // (x.shape[2] * x.shape[3]))
-
-
 def _batches(split: Split) -> Iterator[Tensor]:
-    # of about one size: a norm can make nothing of a last one of a single image
+    # of about one size: a batch norm fails on a last batch of one image
     size = ceil(len(split) / ceil(len(split) / BATCH))
     return (x for x, _ in split.ordered(size))
 
 
 @contextmanager
-def _watched(network: nn.Module, watcher: Callable[[Gated, Tensor], None]) -> Iterator[None]:
-    """The watcher is told what each low-cost layer gives, before the threshold is subtracted."""
+def _observed(network: nn.Module, observer: Callable[[GatedConv, Tensor], None]) -> Iterator[None]:
+    """Inside, the observer is called with the response of each gate, before its threshold."""
 
-    def told(gate: Gated, _: nn.Module, __: Any, response: Tensor) -> None:
-        watcher(gate, response)
+    def observe(gate: GatedConv, _: nn.Module, __: Any, response: Tensor) -> None:
+        observer(gate, response)
 
     gates = _gates(network).values()
-    hooks = [gate.norm.register_forward_hook(partial(told, gate)) for gate in gates]
+    hooks = [gate.norm.register_forward_hook(partial(observe, gate)) for gate in gates]
     try:
         yield
     finally:
@@ -249,40 +265,19 @@ def _watched(network: nn.Module, watcher: Callable[[Gated, Tensor], None]) -> It
             hook.remove()
 
 
-def calibrate(
+def meet_budget(
     network: nn.Module, space: Space, budget: Budget, split: Split, fabric: Fabric | None = None
 ) -> None:
-    """Open the gates so far that an image of this split costs what it may."""
-    smallest, largest = bounds(network, space)
+    """Set the thresholds so that the mean cost of these images is the target."""
+    smallest, largest = cost_range(network, space)
     share, low, high = (budget.value - smallest) / (largest - smallest), 0.0, 1.0
     for _ in range(TRIES):
-        open_gates(network, share, split, fabric)
+        set_thresholds(network, share, split, fabric)
         off = measured_cost(network, space, split, fabric) - budget.value
         if abs(off) <= (budget.high - budget.low) / 20:
             return
         (low, high) = (low, share) if off > 0 else (share, high)
-        # many positions may have one response, as those of an empty background: then the straight
-        # line misses
+        # not linear where many positions have one response, as those of an empty background
         share -= off / (largest - smallest)
         if not low < share < high:
             share = (low + high) / 2
-
-
-def _settle(
-    space: Space, budget: Budget, context: Context, known: Split
-) -> Callable[[nn.Module], int]:
-    held_out = context.dataset.validation
-
-    def restore_budget(network: nn.Module) -> int:
-        # by training images; if the few that are held out are unlike them, by those
-        for split in (known, held_out):
-            calibrate(network, space, budget, split, context.session.fabric)
-            cost = measured_cost(network, space, held_out, context.session.fabric)
-            if budget.holds(cost):
-                return cost
-        raise ValueError(
-            f"lccl finds no threshold with {budget.low:,} to {budget.high:,} MACs, only one with "
-            f"{cost:,}; use a larger tolerance"
-        )
-
-    return restore_budget

@@ -1,9 +1,11 @@
 """Learning Efficient Convolutional Networks through Network Slimming.
 Liu, Li, Shen, Huang, Yan, Zhang. ICCV 2017.
 
-The network is trained with a penalty on the absolute scales of its batch norms; then the channels
-with the smallest scales of the whole network go. The paper trains for 160 epochs with a penalty of
-1e-5 to 1e-4; a search is much shorter, so ours is larger. Channels that no norm scales go last.
+The network is trained with an L1 penalty on the scales of its batch norms; then the channels with
+the smallest scales of the whole network are dropped. Channels that no norm scales go last.
+
+Differences from the paper: it trains for 160 epochs with a penalty of 1e-5 to 1e-4; a search is
+much shorter, so the penalty is larger here.
 """
 
 import copy
@@ -16,33 +18,32 @@ from ..slimming.slim import slim
 from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
 from ..training.train import Objective, cross_entropy
-from ._channel_choice import Scores, by_rank
-from ._criteria import importances, mean_over, norms
+from ._channel_choice import Scores, keep_by_rank
+from ._criteria import mean_score, norms, torch_pruning_criteria
 from .interface import Context, MethodResult
 
-__all__ = ["scales", "slimming", "sparse"]
+__all__ = ["norm_scales", "slimming", "sparse_objective"]
 
 PENALTY = 1e-3
 
 
 def slimming(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
-    """Train with the penalty, and keep the channels with the largest scales."""
-    importances()  # before anything is trained
+    torch_pruning_criteria()  # refuses before the training if it is not installed
     groups = ChannelGroups(space)
     if not list(norms(model, groups)):
         raise ValueError("slimming needs batch norms, and this network has none; try pfec")
     net = copy.deepcopy(model)
-    context.train(net, objective=sparse(groups, context.searching.label_smoothing))
-    shape = by_rank(groups, budget, scales(net, groups))
+    context.train(net, objective=sparse_objective(groups, context.searching.label_smoothing))
+    shape = keep_by_rank(groups, budget, norm_scales(net, groups))
     return MethodResult(shape=shape, model=slim(net, space, shape), cost=budget.cost(space, shape))
 
 
-def sparse(groups: ChannelGroups, label_smoothing: float = 0.0) -> Objective:
-    """Cross-entropy, and the penalty on the scales."""
-    of_labels = cross_entropy(label_smoothing)
+def sparse_objective(groups: ChannelGroups, label_smoothing: float = 0.0) -> Objective:
+    """Cross-entropy plus the penalty on the scales."""
+    plain = cross_entropy(label_smoothing)
 
     def objective(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        outcome = of_labels(model, x, y)
+        outcome = plain(model, x, y)
         inner = getattr(model, "module", model)
         penalty = torch.stack([norm.weight.abs().sum() for _, norm in norms(inner, groups)]).sum()
         return {**outcome, "loss": outcome["loss"] + PENALTY * penalty}
@@ -50,13 +51,13 @@ def sparse(groups: ChannelGroups, label_smoothing: float = 0.0) -> Objective:
     return objective
 
 
-def scales(model: nn.Module, groups: ChannelGroups) -> Scores:
-    """The absolute scale of each channel."""
-    criterion = importances().BNScaleImportance(normalizer=None)
-    found = mean_over(norms(model, groups), groups, criterion)
+def norm_scales(model: nn.Module, groups: ChannelGroups) -> Scores:
+    """The absolute scale of each channel; infinite where no norm scales it."""
+    criterion = torch_pruning_criteria().BNScaleImportance(normalizer=None)
+    scores = mean_score(norms(model, groups), groups, criterion)
     scaled = {c for layer, _ in norms(model, groups) for c in groups.channels(layer.outputs)}
-    for head, values in found.items():
+    for head, values in scores.items():
         for i in range(len(values)):
             if (head, i) not in scaled:
                 values[i] = torch.inf
-    return found
+    return scores

@@ -1,7 +1,7 @@
 """Random search: draw shapes inside the budget, train each briefly, keep the best.
 
 The baseline of DARTS: Differentiable Architecture Search. Liu, Simonyan, Yang. ICLR 2019.
-Each shape starts from the channels of the trained network, and is judged on held-out images.
+Each shape starts from the channels of the trained network, and is tested on held-out images.
 """
 
 from dataclasses import replace
@@ -13,48 +13,44 @@ from ..costing.budget import Budget
 from ..searching.derive import derive
 from ..shape import Shape
 from ..tracing.space import Space
-from ..training.distill import small_network
 from .interface import Context, MethodResult
 
-__all__ = ["draw", "random"]
+__all__ = ["draw_shape", "random"]
 
 SHAPES = 8
+"""Shapes that are trained."""
 TRIES = 5_000
+"""Samples of the space before a shape is derived from random probabilities instead."""
 
 
 def random(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
-    """Draw, train, keep the best."""
     generator = torch.Generator().manual_seed(context.session.seed)
     # together about as long as one search
-    brief = replace(context.searching, epochs=max(1, context.searching.epochs // SHAPES))
-    tried: dict[Shape, float] = {}
+    searching = replace(context.searching, epochs=max(1, context.searching.epochs // SHAPES))
+    session = replace(context.session, run=None)
+    context = replace(context, searching=searching, session=session)
+    accuracies: dict[Shape, float] = {}
     best: nn.Module = model
     for _ in range(SHAPES):
-        shape = draw(space, budget, generator)
-        if shape in tried:
+        shape = draw_shape(space, budget, generator)
+        if shape in accuracies:
             continue
-        small = small_network(
-            model, space, shape, transfer="init", sort=True, seed=context.session.seed
-        )
-        accuracy = (
-            replace(context, searching=brief, session=replace(context.session, run=None))
-            .train(small)
-            .accuracy
-        )
-        if accuracy > max(tried.values(), default=-1.0):
+        small = context.slim_sorted(model, space, shape)
+        accuracy = context.train(small).accuracy
+        if accuracy > max(accuracies.values(), default=-1.0):
             best = small
-        tried[shape] = accuracy
-    shape = max(tried, key=lambda each: tried[each])
+        accuracies[shape] = accuracy
+    shape = max(accuracies, key=lambda each: accuracies[each])
     return MethodResult(
         shape=shape,
         model=best,
         cost=budget.cost(space, shape),
-        notes={"held_out_accuracies": [round(value, 4) for value in tried.values()]},
+        notes={"held_out_accuracies": [round(value, 4) for value in accuracies.values()]},
     )
 
 
-def draw(space: Space, budget: Budget, generator: torch.Generator) -> Shape:
-    """A random shape inside the band: uniform over all of them where they are not too rare."""
+def draw_shape(space: Space, budget: Budget, generator: torch.Generator) -> Shape:
+    """A random shape inside the band: uniform over all of them, unless they are too rare."""
     for _ in range(TRIES):
         shape = space.sample(generator)
         if budget.holds(budget.cost(space, shape)):

@@ -1,8 +1,9 @@
 """Network Pruning via Transformable Architecture Search. Dong, Yang. NeurIPS 2019.
 
-What this package is about: the widths of all layers and the depths of all stages are learned by
-gradient descent. The search starts from the trained network, where the paper's starts from
-scratch, and the budget is held by deriving the most probable shape inside its band.
+The widths of all layers and the depths of all stages are learned by gradient descent.
+
+Differences from the paper: the search starts from the trained network, not from scratch, and the
+budget is kept by deriving the most probable shape inside its band.
 """
 
 from dataclasses import replace
@@ -13,7 +14,6 @@ from ..costing.budget import Budget
 from ..searching.derive import check_possible
 from ..searching.search import search
 from ..tracing.space import Space
-from ..training.distill import small_network
 from ._channel_choice import same_ratio
 from .interface import Context, MethodResult
 
@@ -22,20 +22,10 @@ __all__ = ["both", "depth", "width"]
 
 def both(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Search widths and depths."""
-    found = search(
-        model,
-        context.dataset,
-        budget,
-        context.searching,
-        context.session,
-        space=space,
-    )
-    small = small_network(
-        model, space, found.shape, transfer="init", sort=True, seed=context.session.seed
-    )
+    found = search(model, context.dataset, budget, context.searching, context.session, space=space)
     return MethodResult(
         shape=found.shape,
-        model=small,
+        model=context.slim_sorted(model, space, found.shape),
         cost=found.derived.cost,
         notes={"derived_by": found.derived.how, "given_up": found.derived.given_up},
     )
@@ -50,8 +40,8 @@ def width(model: nn.Module, space: Space, budget: Budget, context: Context) -> M
 def depth(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Search depths, at full width.
 
-    Depth moves in steps of a block, which can be longer than the band: what is still too much then
-    is taken from the widths of all layers alike.
+    A block can cost more than the band is wide: what is then above the budget is taken from the
+    widths, by the same ratio in all layers.
     """
     if not space.depths:
         raise ValueError("this network has no stages whose depth may change; try tas-width")
@@ -63,15 +53,16 @@ def depth(model: nn.Module, space: Space, budget: Budget, context: Context) -> M
     shape = same_ratio(
         space, budget, space.full.widths, lambda widths: found.shape.replace(widths=widths)
     )
-    small = small_network(
-        model, space, shape, transfer="init", sort=True, seed=context.session.seed
+    return MethodResult(
+        shape=shape,
+        model=context.slim_sorted(model, space, shape),
+        cost=budget.cost(space, shape),
+        notes={**found.notes, "before_widths": found.cost},
     )
-    notes = {**found.notes, "before_widths": found.cost}
-    return MethodResult(shape=shape, model=small, cost=budget.cost(space, shape), notes=notes)
 
 
 def _reachable(space: Space, budget: Budget) -> Budget:
-    """The same budget, its upper end raised until there is a shape below it."""
+    """The same budget, its upper end raised until a shape is inside the band."""
     largest = budget.cost(space, space.full)
     while True:
         try:

@@ -1,12 +1,14 @@
 """Importance Estimation for Neural Network Pruning. Molchanov, Mallya, Tyree, Frosio, Kautz.
 CVPR 2019.
 
-Behind each channel of a batch norm stands a gate of value 1. To close it changes the loss, to the
-first order, by the gradient of the gate; the square of that, added up over the steps, is what
-the channel is worth. While the network is trained further, the gates of the channels that are worth
-least in the whole network are closed. The paper closes some after every few steps; here it is after
-each epoch, on a straight line down to the budget. Where no norm follows a layer, the gates stand
-behind its filters.
+Each channel of a batch norm is multiplied by a gate of value 1. Closing it changes the loss, to the
+first order, by the gradient of the gate; the importance of the channel is the square of that
+gradient, summed over the steps. While the network is trained further, the gates of the least
+important channels of the whole network are closed. Layers without a norm have the gates behind
+their filters.
+
+Differences from the paper: gates are closed after each epoch, not after every few steps, so that
+the cost falls linearly to the budget.
 """
 
 import copy
@@ -24,17 +26,16 @@ from ..slimming.slim import slim
 from ..tracing import Layer
 from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
-from ._channel_choice import by_rank, loosened
+from ._channel_choice import drop_single_channels, keep_by_rank
 from .interface import Context, MethodResult
 
 __all__ = ["Gates", "taylor"]
 
 MEMORY = 0.1
-"""How much what was found before gates were closed counts afterwards."""
+"""Weight of the squares from before gates were closed in the sums afterwards."""
 
 
 def taylor(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
-    """Train, and close the gates that the loss would miss least."""
     net = copy.deepcopy(model).to(context.session.fabric.device)
     gates = Gates(net, ChannelGroups(space))
     full, rounds = budget.cost(space, space.full), context.searching.epochs
@@ -42,47 +43,47 @@ def taylor(model: nn.Module, space: Space, budget: Budget, context: Context) -> 
     def close(_: nn.Module) -> None:
         part = (gates.rounds + 1) / rounds
         value = full + part * (budget.value - full)
-        # on the way any cost will do
+        # only the last round has to be inside the band
         band = budget if part == 1 else replace(budget, value=value, low=0, high=2 * full)
-        gates.close(by_rank(gates.groups, band, gates.worth()))
+        gates.close(keep_by_rank(gates.groups, band, gates.importance()))
 
-    context.train(net, each_epoch=close)
-    shape = loosened(gates.groups, budget, gates.worth(), gates.shape())
+    context.train(net, after_epoch=close)
+    shape = drop_single_channels(gates.groups, budget, gates.importance(), gates.shape())
     gates.remove()
     return MethodResult(shape=shape, model=slim(net, space, shape), cost=budget.cost(space, shape))
 
 
 class Gates:
-    """Factors of 1 or 0 behind the channels, and what they are worth.
+    """Factors of 1 or 0 behind the channels, and the sums of their squared gradients.
 
-    Both are buffers of the layers that they stand behind, so that a checkpoint has them.
+    Both are buffers of the layers in front of them, so that checkpoints hold them.
     """
 
     def __init__(self, model: nn.Module, groups: ChannelGroups) -> None:
         self.groups = groups
-        self._modules = list(_gated(model, groups))
+        self._modules = list(_gated_layers(model, groups))
         self._hooks = []
         for layer, module in self._modules:
             size = groups.space.layouts[layer.outputs].size
             module.register_buffer("gate", torch.ones(size))
             module.register_buffer("squares", torch.zeros(size))
             module.register_buffer("rounds", torch.zeros((), dtype=torch.long))
-            self._hooks.append(module.register_forward_hook(_pass))
+            self._hooks.append(module.register_forward_hook(_apply_gate))
 
     @property
     def rounds(self) -> int:
-        """How often gates were closed."""
+        """How many times gates were closed."""
         return int(self._modules[0][1].rounds)
 
-    def worth(self) -> dict[str, Tensor]:
-        """Of each channel; a closed one is worth nothing."""
+    def importance(self) -> dict[str, Tensor]:
+        """The importance of each channel, 0 for a closed one."""
         return self.groups.mean(
             (layer.outputs, module.squares.cpu() * module.gate.cpu())
             for layer, module in self._modules
         )
 
     def close(self, shape: Shape) -> None:
-        """All but those of the channels that a shape keeps; what was before counts less then."""
+        """Close the gates of all channels that a shape does not keep."""
         kept = self.groups.kept(shape)
         for layer, module in self._modules:
             channels = self.groups.channels(layer.outputs)
@@ -92,14 +93,14 @@ class Gates:
             module.rounds += 1
 
     def shape(self) -> Shape:
-        """What the open gates keep."""
+        """The shape of the channels with open gates."""
         kept = self.groups.mean((layer.outputs, m.gate.cpu()) for layer, m in self._modules)
         return self.groups.shape(
             {head: each.nonzero().flatten().tolist() for head, each in kept.items()}
         )
 
     def remove(self) -> None:
-        """Leave the network as it was."""
+        """Remove gates and buffers from the network."""
         for hook in self._hooks:
             hook.remove()
         for _, module in self._modules:
@@ -107,8 +108,8 @@ class Gates:
                 delattr(module, name)
 
 
-def _gated(model: nn.Module, groups: ChannelGroups) -> Iterator[tuple[Layer, Any]]:
-    """The norms, and the layers that have none behind them."""
+def _gated_layers(model: nn.Module, groups: ChannelGroups) -> Iterator[tuple[Layer, Any]]:
+    """The layers that get gates: the norms, and the layers that none of them follows."""
     layers = [layer for layer in groups.space.layers if layer.kind == "norm"]
     pairs = [(layer, model.get_submodule(layer.name)) for layer in layers]
     normed = [(layer, module) for layer, module in pairs if isinstance(module, _NormBase)]
@@ -124,15 +125,15 @@ def _gated(model: nn.Module, groups: ChannelGroups) -> Iterator[tuple[Layer, Any
             yield layer, model.get_submodule(layer.name)
 
 
-def _pass(module: Any, _: Any, output: Tensor) -> Tensor:
-    """Through the gates; on the way back their gradients are squared and added up."""
+def _apply_gate(module: Any, _: Any, output: Tensor) -> Tensor:
+    """Multiply by the gates; in the backward pass, add up their squared gradients."""
     gate = module.gate.detach()
     if module.training and torch.is_grad_enabled():
         gate = gate.clone().requires_grad_()
-        gate.register_hook(lambda gradient: _note(module, gradient))
+        gate.register_hook(lambda gradient: _add_square(module, gradient))
     gated: Tensor = output * gate.view(-1, *[1] * (output.ndim - 2))
     return gated
 
 
-def _note(module: Any, gradient: Tensor) -> None:
+def _add_square(module: Any, gradient: Tensor) -> None:
     module.squares += gradient.detach() ** 2

@@ -1,8 +1,7 @@
-"""The same ratio in every layer, all blocks kept: what a person would do without a method.
+"""The same ratio of channels in every layer, all blocks kept; the paper calls it pre-defined.
 
-The paper calls it pre-defined. The ratio is solved for the budget, widths are rounded to whole
-channels, not to the candidates of the space, and the channels that stay are the most important
-ones in the sense of ``sort_channels``.
+The ratio is solved for the budget. Widths are rounded to whole channels, not to the candidates of
+the space, and the channels kept are the most important ones in the sense of ``sort_channels``.
 """
 
 from torch import nn
@@ -10,7 +9,6 @@ from torch import nn
 from ..costing.budget import Budget
 from ..shape import Shape
 from ..tracing.space import Space
-from ..training.distill import small_network
 from ._channel_choice import same_ratio
 from .interface import Context, MethodResult
 
@@ -18,16 +16,13 @@ __all__ = ["uniform", "uniform_shape"]
 
 
 def uniform(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
-    """Solve for the ratio."""
     shape = uniform_shape(space, budget)
-    small = small_network(
-        model, space, shape, transfer="init", sort=True, seed=context.session.seed
-    )
+    small = context.slim_sorted(model, space, shape)
     return MethodResult(shape=shape, model=small, cost=budget.cost(space, shape))
 
 
 def uniform_shape(space: Space, budget: Budget) -> Shape:
-    """Of all ratios the one whose cost is nearest to the target.
+    """The shape of the ratio whose cost is nearest to the target.
 
     >>> from transformable import models
     >>> space = Space.trace(models.build("resnet20"), (3, 32, 32))

@@ -124,7 +124,7 @@ def train_student(
             job.distilling,
             session,
             teacher=job.model,
-            each_epoch=found.each_epoch,
+            after_epoch=found.after_epoch,
         )
         scores = trained.scores()
         if found.restore_budget is None:

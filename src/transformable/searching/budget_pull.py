@@ -1,4 +1,4 @@
-"""What pulls the expected cost to the budget while the sizes are learned."""
+"""The losses that pull the expected cost to the budget during a search."""
 
 import math
 from typing import Any
@@ -12,8 +12,8 @@ __all__ = ["Multiplier", "piecewise"]
 
 
 def piecewise(expected: Tensor, derived: float, budget: Budget) -> Tensor:
-    """The paper's loss (eq. 8): log E of the expected cost if the derived one is above the band,
-    -log E if it is below, and 0 inside.
+    """The paper's loss (eq. 8): log E if the derived cost is above the band, -log E if it is below,
+    and 0 inside, with E the expected cost.
 
     >>> band = Budget(metric="macs", value=100.0, low=95, high=105)
     >>> [round(float(piecewise(torch.tensor(1000.0), f, band)), 3) for f in (90, 100, 110)]
@@ -27,11 +27,11 @@ def piecewise(expected: Tensor, derived: float, budget: Budget) -> Tensor:
 
 
 class Multiplier:
-    """A price on the expected cost that is raised while it is above the target and lowered while it
-    is below, so that the two meet: h = log(E / R), price * h + h^2 / 2, price += rate * h.
+    """A Lagrange multiplier on the expected cost E, which rises while E is above the target R and
+    falls while it is below: loss = value * h + h^2 / 2, value += rate * h, with h = log(E / R).
 
-    >>> price = Multiplier(100.0, rate=0.5)
-    >>> round(float(price(torch.tensor(200.0))), 3), round(price.value, 3)
+    >>> multiplier = Multiplier(100.0, rate=0.5)
+    >>> round(float(multiplier(torch.tensor(200.0))), 3), round(multiplier.value, 3)
     (0.24, 0.347)
     """
 
@@ -40,7 +40,7 @@ class Multiplier:
         self.value = 0.0
 
     def __call__(self, expected: Tensor) -> Tensor:
-        """The loss, and the next price."""
+        """The loss at the present value, which is then updated."""
         excess = expected.log() - math.log(self.target)
         loss = self.value * excess + excess.square() / 2
         self.value += self.rate * float(excess.detach())

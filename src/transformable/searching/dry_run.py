@@ -1,4 +1,4 @@
-"""A few steps of a search, to say what the whole of it would take."""
+"""Estimate time and memory of a search from a few of its steps."""
 
 import statistics
 import time
@@ -12,28 +12,28 @@ from ..costing.budget import Budget
 from ..data import Dataset
 from ..settings import Searching
 from ..tracing.space import Space
-from ..training.train import check_steps, own_randomness
-from .search import halves, make_supernet
-from .search_step import Alternate
+from ..training.train import check_steps, preserve_random_state
+from .search import make_supernet, split_in_halves
+from .search_step import SearchStep
 
-__all__ = ["Rehearsal", "rehearse"]
+__all__ = ["Estimate", "estimate_search"]
 
 STEPS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rehearsal:
-    """What was seen in a few steps."""
+class Estimate:
+    """What a search will take."""
 
     steps: int
-    """Of the whole search."""
+    """Steps of the whole search."""
     seconds_per_step: float
-    """Of a step of the weights and one of the sizes."""
+    """Time of a step, which updates the weights and the sizes."""
     memory: int
-    """Bytes of weights, gradients, momenta and of the activations of one batch."""
+    """Bytes of weights, gradients, momenta, and the activations of one batch."""
 
 
-def rehearse(
+def estimate_search(
     model: nn.Module,
     dataset: Dataset,
     budget: Budget,
@@ -41,35 +41,34 @@ def rehearse(
     *,
     space: Space,
     fabric: Fabric,
-) -> Rehearsal:
-    """Do some steps of a search and forget them."""
-    weights, architecture = halves(dataset.train, 0)
+) -> Estimate:
+    """Do some steps of a search on a network that is then dropped."""
+    halves = split_in_halves(dataset.train, 0)
     size = settings.batch_size
-    steps = min(check_steps(half, size, fabric.world_size) for half in (weights, architecture))
+    steps = min(check_steps(half, size, fabric.world_size) for half in halves)
     net = make_supernet(model, space, settings, 0).to(fabric.device).train()
-    alternate = Alternate(net, budget, settings, steps, fabric)
-    batches = [next(half.shuffled(size, seed=0, epoch=0)) for half in (weights, architecture)]
-    ours, theirs = fabric.to_device(batches)
+    search_step = SearchStep(net, budget, settings, steps, fabric)
+    batches = fabric.to_device([next(half.shuffled(size, seed=0, epoch=0)) for half in halves])
     times = []
-    with own_randomness(fabric):
-        kept = Kept()
-        with torch.autograd.graph.saved_tensors_hooks(kept.pack, lambda tensor: tensor):
-            alternate(alternate.hold, 0, ours, theirs)
+    with preserve_random_state(fabric):
+        saved = SavedTensorMemory()
+        with torch.autograd.graph.saved_tensors_hooks(saved.pack, lambda tensor: tensor):
+            search_step(search_step.hold, 0, *batches)
         for step in range(STEPS):
             start = time.perf_counter()
-            alternate(alternate.hold + step, 0, ours, theirs)
+            search_step(search_step.hold + step, 0, *batches)
             times.append(time.perf_counter() - start)
-    learnt = sum(p.numel() * p.element_size() for p in net.parameters())
-    # a batch of the weights and one of the sizes pass one after the other
-    return Rehearsal(
+    weights = sum(p.numel() * p.element_size() for p in net.parameters())
+    # the batches of the weights and of the sizes are not in memory at the same time
+    return Estimate(
         steps=steps * settings.epochs,
         seconds_per_step=statistics.median(times),
-        memory=3 * learnt + kept.bytes // 2,
+        memory=3 * weights + saved.bytes // 2,
     )
 
 
-class Kept:
-    """Counts the memory that is kept for the backward pass, every storage once."""
+class SavedTensorMemory:
+    """Adds up the memory that autograd saves for the backward pass, each storage once."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -80,6 +79,6 @@ class Kept:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in self._seen:
             self._seen.add(storage.data_ptr())
-            self._alive.append(tensor)  # or its address would be given to another one
+            self._alive.append(tensor)  # a freed address would be used again
             self.bytes += storage.nbytes()
         return tensor

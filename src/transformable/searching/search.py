@@ -13,23 +13,24 @@ from ..shape import Shape
 from ..slimming.sort_channels import sort_channels
 from ..supernet.supernet import SuperNet
 from ..tracing.space import Space
-from ..training.checkpoints import Saver
+from ..training.checkpoints import Checkpointer
+from ..training.epoch_log import EpochLog
 from ..training.session import Session
-from ..training.train import check_steps, own_randomness
+from ..training.train import check_steps, preserve_random_state
 from .derive import Derived, check_possible, derive
-from .search_log import Log, State
-from .search_step import Alternate
+from .search_files import SearchFiles, epoch_row
+from .search_step import SearchStep
 
 __all__ = ["Searched", "search"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Searched:
-    """The shape that was found, and how."""
+    """The result of a search."""
 
     derived: Derived
     budget: Budget
-    chances: dict[str, Tensor]
+    probabilities: dict[str, Tensor]
     """The learned probabilities of each layer's widths and each stage's depths."""
     history: list[dict[str, Any]]
     """One row an epoch, as in metrics.csv."""
@@ -37,7 +38,6 @@ class Searched:
 
     @property
     def shape(self) -> Shape:
-        """The shape itself."""
         return self.derived.shape
 
 
@@ -52,8 +52,8 @@ def search(
 ) -> Searched:
     """Learn the widths and depths of ``model``, from the weights that it has, and derive a shape.
 
-    The model itself stays as it is. If the session has a run folder, the search is kept there and
-    continues from there, to the same bits, as in training.
+    The model is not changed. If the session has a run folder, the search is kept there and
+    continues from its last checkpoint, to the same bits, as training does.
 
     >>> from transformable import models
     >>> from transformable.data import from_tensors
@@ -66,54 +66,61 @@ def search(
     """
     settings = settings or Searching()
     session = session or Session()
-    fabric, progress, seed = session.fabric, session.progress, session.seed
+    fabric, progress, run, seed = session.fabric, session.progress, session.run, session.seed
     space = space or Space.trace(model, dataset.info.input_shape)
     if not isinstance(budget, Budget):
         budget = Budget.of(budget, space)
     check_possible(space, budget)
-    weights, architecture = halves(dataset.train, seed)
+    halves = split_in_halves(dataset.train, seed)
     size = settings.batch_size
-    steps = min(check_steps(half, size, fabric.world_size) for half in (weights, architecture))
+    steps = min(check_steps(half, size, fabric.world_size) for half in halves)
+    files = SearchFiles(run, space)
     net = make_supernet(model, space, settings, seed).to(fabric.device)
-    alternate = Alternate(net, budget, settings, steps, fabric)
-    saver = Saver(session, alternate.parts())
-    with saver, own_randomness(fabric):
-        state = saver.restore(State())
-        log = Log(session.run, state)
+    search_step = SearchStep(net, budget, settings, steps, fabric)
+    checkpointer = Checkpointer(session, search_step.parts())
+    with checkpointer, preserve_random_state(fabric):
+        state = checkpointer.restore()
+        files.restore(state)
+        log = EpochLog(state, on_flush=files.append_steps)
         progress.start("searching", settings.epochs * steps, state.step)
         for epoch in range(len(state.history), settings.epochs):
             start = state.step - epoch * steps
-            place = {"seed": seed, "epoch": epoch, "start": start, **session.rank()}
+            order = {"seed": seed, "epoch": epoch, "start": start, **session.rank()}
             net.train()
-            batches = (half.shuffled(size, **place) for half in (weights, architecture))
-            for ours, theirs in zip(*batches, strict=False):
-                (ours, theirs) = fabric.to_device((ours, theirs))
-                row = alternate(state.step, seed, ours, theirs)
+            batches = (half.shuffled(size, **order) for half in halves)
+            for for_weights, for_sizes in zip(*batches, strict=False):
+                (for_weights, for_sizes) = fabric.to_device((for_weights, for_sizes))
+                row = search_step(state.step, seed, for_weights, for_sizes)
                 state.step += 1
                 log.add({"step": state.step, "epoch": epoch + 1, **row})
                 progress.advance(state.step)
-                progress.note(_words(row, budget))
-                saver.after_step(state, log.settle)
-            log.close_epoch(net.probabilities())
-            saver.save_epoch(state)
-    chances = {name: p.detach().cpu() for name, p in net.probabilities().items()}
+                progress.note(_summary(row, budget))
+                checkpointer.after_step(log.flush)
+            log.flush()
+            files.append_distributions(epoch + 1, net.probabilities())
+            log.close_epoch(epoch_row(state))
+            checkpointer.save_epoch()
+    probabilities = {name: p.detach().cpu() for name, p in net.probabilities().items()}
+    derived = derive(probabilities, space, budget)
+    if run is not None:
+        run.save_text("shape.json", derived.shape.to_json() + "\n")
     return Searched(
-        derived=derive(chances, space, budget),
+        derived=derived,
         budget=budget,
-        chances=chances,
+        probabilities=probabilities,
         history=state.history,
         net=net,
     )
 
 
-def halves(split: Split, seed: int) -> tuple[Split, Split]:
+def split_in_halves(split: Split, seed: int) -> tuple[Split, Split]:
     """Two halves with the same share of every class: for the weights, and for the sizes."""
     rest, part = stratified(split.labels, 0.5, seed)
     return split.subset(rest), split.subset(part)
 
 
 def make_supernet(model: nn.Module, space: Space, settings: Searching, seed: int) -> SuperNet:
-    """The searchable twin, with logits that the seed decides."""
+    """The supernet of a model, with initial logits by the seed."""
     if settings.sort:
         model = sort_channels(model, space)
     with torch.random.fork_rng(devices=[]):
@@ -123,7 +130,7 @@ def make_supernet(model: nn.Module, space: Space, settings: Searching, seed: int
     return net
 
 
-def _words(row: dict[str, Any], budget: Budget) -> str:
+def _summary(row: dict[str, Any], budget: Budget) -> str:
     unit = 1e6 if budget.value >= 1e6 else 1e3
     cost, low, high = (value / unit for value in (row["derived"], budget.low, budget.high))
     letter = "M" if unit == 1e6 else "K"

@@ -14,19 +14,19 @@ from ..costing.budget import Budget
 from ..seeds import generator
 from ..settings import Searching
 from ..supernet.supernet import SuperNet
-from ..training.checkpoints import Part
-from ..training.devices import add_up, average
-from ..training.train import rate_by_step, seed_step, sgd
+from ..training.checkpoints import Stateful
+from ..training.devices import mean_over_processes, sum_over_processes
+from ..training.train import lr_schedule, make_sgd, seed_step
 from .budget_pull import Multiplier, piecewise
 
-__all__ = ["Alternate", "temperature"]
+__all__ = ["SearchStep", "temperature"]
 
 Batch = tuple[Tensor, Tensor]
 BETAS = (0.5, 0.999)
 
 
-class Alternate:
-    """Both optimisers of a search; calling it does one step and gives its row of metrics."""
+class SearchStep:
+    """Both optimisers of a search; calling it does one step and returns its row of metrics."""
 
     def __init__(
         self, net: SuperNet, budget: Budget, settings: Searching, steps: int, fabric: Fabric
@@ -34,9 +34,9 @@ class Alternate:
         self.net, self.budget, self.settings, self.fabric = net, budget, settings, fabric
         self.total = settings.epochs * steps
         self.hold = round(settings.hold_epochs * steps)
-        self.rate = rate_by_step(settings, steps)
+        self.lr_at = lr_schedule(settings, steps)
         self.weights, self.sizes = net.weight_parameters(), net.architecture_parameters()
-        self.sgd = sgd(self.weights, settings)
+        self.sgd = make_sgd(self.weights, settings)
         self.adam = torch.optim.Adam(
             self.sizes,
             lr=settings.arch_lr,
@@ -46,8 +46,8 @@ class Alternate:
         self.multiplier = Multiplier(budget.value)
         self.expected = {"macs": net.expected_macs, "params": net.expected_params}[budget.metric]
 
-    def parts(self) -> dict[str, Part]:
-        """All that has a state."""
+    def parts(self) -> dict[str, Stateful]:
+        """Everything that a checkpoint has to hold."""
         return {
             "net": self.net,
             "weights": self.sgd,
@@ -55,26 +55,28 @@ class Alternate:
             "multiplier": self.multiplier,
         }
 
-    def __call__(self, step: int, seed: int, ours: Batch, theirs: Batch) -> dict[str, Any]:
+    def __call__(
+        self, step: int, seed: int, for_weights: Batch, for_sizes: Batch
+    ) -> dict[str, Any]:
         self.net.tau = temperature(step, self.total, self.settings)
-        self.sgd.param_groups[0]["lr"] = self.rate(step)
-        row: dict[str, Any] = {"tau": self.net.tau, "lr": self.rate(step)}
-        self._draw("weights", seed, step)
-        row |= self._scores("weight", *self._weight_step(*ours))
+        self.sgd.param_groups[0]["lr"] = self.lr_at(step)
+        row: dict[str, Any] = {"tau": self.net.tau, "lr": self.lr_at(step)}
+        self._seed("weights", seed, step)
+        row |= self._scores("weight", *self._weight_step(*for_weights))
         derived = self.budget.cost(self.net.space, self.net.argmax())
         expected = self.expected()
         row |= {"derived": derived, "expected": float(expected.detach())}
         if step >= self.hold:
-            self._draw("architecture", seed, step)
+            self._seed("architecture", seed, step)
             cost = self._cost_loss(expected, derived)
-            row |= self._scores("architecture", *self._architecture_step(*theirs, cost))
+            row |= self._scores("architecture", *self._architecture_step(*for_sizes, cost))
             row |= {"cost_loss": float(cost.detach())}
         else:
             row |= dict.fromkeys(("architecture_loss", "architecture_accuracy", "cost_loss"))
         return row | {"discrepancy": self.net.discrepancy(), "entropy": self.net.entropy()}
 
-    def _draw(self, phase: str, seed: int, step: int) -> None:
-        """Sizes are a function of seed, step and phase: the same in every process."""
+    def _seed(self, phase: str, seed: int, step: int) -> None:
+        """Seed the sizes by seed, step and phase, so that every process draws the same."""
         key = generator(f"sizes for the {phase}", seed, step).integers(2**63)
         self.net.generator.manual_seed(int(key))
         seed_step(self.fabric, f"step of the {phase}", seed, step)
@@ -83,13 +85,13 @@ class Alternate:
         with frozen(self.sizes):
             logits, loss = self._forward(x, y, self.settings.label_smoothing)
             self._descend(loss, self.weights, self.sgd)
-        return loss, _right(logits, y)
+        return loss, _accuracy(logits, y)
 
     def _architecture_step(self, x: Tensor, y: Tensor, cost: Tensor) -> tuple[Tensor, Tensor]:
         with frozen(self.weights):
             logits, loss = self._forward(x, y)
             self._descend(loss + cost.to(loss), self.sizes, self.adam)
-        return loss, _right(logits, y)
+        return loss, _accuracy(logits, y)
 
     def _forward(self, x: Tensor, y: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         with self.fabric.autocast():
@@ -102,7 +104,7 @@ class Alternate:
         parameters = [parameter for parameter in parameters if parameter.requires_grad]
         gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
         for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = average(self.fabric, gradient)
+            parameter.grad = mean_over_processes(self.fabric, gradient)
         optimizer.step()
 
     def _cost_loss(self, expected: Tensor, derived: int) -> Tensor:
@@ -111,29 +113,30 @@ class Alternate:
             return weight * self.multiplier(expected)
         return weight * piecewise(expected, derived, self.budget)
 
-    def _scores(self, phase: str, loss: Tensor, right: Tensor) -> dict[str, float]:
-        sums = torch.stack([loss.detach(), right.to(loss)])
-        (total, accuracy) = (s / self.fabric.world_size for s in add_up(self.fabric, sums))
-        if not math.isfinite(total):
+    def _scores(self, phase: str, loss: Tensor, accuracy: Tensor) -> dict[str, float]:
+        own = torch.stack([loss.detach(), accuracy.to(loss)])
+        sums = sum_over_processes(self.fabric, own).tolist()
+        mean_loss, mean_accuracy = (value / self.fabric.world_size for value in sums)
+        if not math.isfinite(mean_loss):
             raise ValueError(f"the {phase} loss of the search is not a finite number; lower the lr")
-        return {f"{phase}_loss": total, f"{phase}_accuracy": accuracy}
+        return {f"{phase}_loss": mean_loss, f"{phase}_accuracy": mean_accuracy}
 
 
 @contextlib.contextmanager
 def frozen(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
-    """What a step does not update is not differentiated, and costs it nothing."""
-    learning = [parameter for parameter in parameters if parameter.requires_grad]
-    for parameter in learning:
+    """Inside, these parameters need no gradients, which saves their computation."""
+    trainable = [parameter for parameter in parameters if parameter.requires_grad]
+    for parameter in trainable:
         parameter.requires_grad_(False)
     try:
         yield
     finally:
-        for parameter in learning:
+        for parameter in trainable:
             parameter.requires_grad_(True)
 
 
 def temperature(step: int, total: int, settings: Searching) -> float:
-    """From `tau_start` at the first step to `tau_end` at the last.
+    """The temperature of a step: from `tau_start` at the first to `tau_end` at the last.
 
     >>> [round(temperature(step, 5, Searching()), 3) for step in range(5)]
     [10.0, 7.525, 5.05, 2.575, 0.1]
@@ -144,5 +147,5 @@ def temperature(step: int, total: int, settings: Searching) -> float:
     return settings.tau_start + (settings.tau_end - settings.tau_start) * part
 
 
-def _right(logits: Tensor, y: Tensor) -> Tensor:
+def _accuracy(logits: Tensor, y: Tensor) -> Tensor:
     return (logits.detach().argmax(1) == y).float().mean()

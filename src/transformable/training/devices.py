@@ -1,4 +1,4 @@
-"""The devices that the work runs on, and what its processes exchange."""
+"""The devices, and the values that processes exchange."""
 
 import logging
 from typing import Any
@@ -9,9 +9,9 @@ from torch import Tensor
 
 from ..settings import Precision
 
-__all__ = ["add_up", "agree", "average", "make_fabric"]
+__all__ = ["make_fabric", "max_over_processes", "mean_over_processes", "sum_over_processes"]
 
-# it tells of every process it starts
+# it logs every process that it starts
 logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
 
 
@@ -38,29 +38,27 @@ def make_fabric(
     return Fabric(accelerator=kind, devices=chosen, strategy=strategy, precision=precision)
 
 
-def agree(fabric: Fabric, wish: int) -> int:
-    """The largest wish of all processes; each must ask at the same point."""
+def max_over_processes(fabric: Fabric, value: int) -> int:
+    """The largest value of all processes; all of them must call this at the same point."""
     if fabric.world_size == 1:
-        return wish
-    wishes = torch.tensor(wish, device=fabric.device)
-    torch.distributed.all_reduce(wishes, op=torch.distributed.ReduceOp.MAX)
-    return int(wishes)
+        return value
+    values = torch.tensor(value, device=fabric.device)
+    torch.distributed.all_reduce(values, op=torch.distributed.ReduceOp.MAX)
+    return int(values)
 
 
-def add_up(fabric: Fabric, own: Tensor) -> list[float]:
-    """The sums over all processes, of one-dimensional values."""
+def sum_over_processes(fabric: Fabric, values: Tensor) -> Tensor:
+    """The sum over all processes, in place."""
     if fabric.world_size > 1:
-        torch.distributed.all_reduce(own)
-    sums: list[float] = own.tolist()
-    return sums
+        torch.distributed.all_reduce(values)
+    return values
 
 
-def average(fabric: Fabric, own: Tensor) -> Tensor:
-    """The mean over all processes."""
+def mean_over_processes(fabric: Fabric, values: Tensor) -> Tensor:
+    """The mean over all processes, in place."""
     if fabric.world_size > 1:
-        torch.distributed.all_reduce(own)
-        own /= fabric.world_size
-    return own
+        sum_over_processes(fabric, values).div_(fabric.world_size)
+    return values
 
 
 def _check_present(device: str, index: int, devices: int) -> None:

@@ -1,4 +1,4 @@
-"""Transfer: what the small network takes over from the unpruned one, while it trains or before."""
+"""Transfer from the unpruned network to the small one: its weights, its answers as targets."""
 
 import copy
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from .checks import check_teacher
 from .session import Session
 from .train import Objective, Trained, cross_entropy, train
 
-__all__ = ["distill", "distillation", "kd_loss", "small_network"]
+__all__ = ["distill", "distillation", "kd_loss", "student_network"]
 
 
 def distill(
@@ -28,12 +28,12 @@ def distill(
     session: Session | None = None,
     *,
     teacher: nn.Module | None = None,
-    each_epoch: Callable[[nn.Module], None] | None = None,
+    after_epoch: Callable[[nn.Module], None] | None = None,
 ) -> Trained:
     """Train ``student`` in place, as ``train`` does, with a teacher's answers as targets.
 
-    ``slim`` or ``small_network`` make a student; the teacher stays as it is. Without ``kd`` in
-    ``settings.transfer`` there are only labels, and no teacher is needed.
+    ``slim`` and ``student_network`` make students; the teacher is not changed. Without ``kd`` in
+    ``settings.transfer`` only the labels are used, and no teacher is needed.
 
     >>> from transformable import models
     >>> from transformable.data import from_tensors
@@ -53,16 +53,16 @@ def distill(
         if teacher is None:
             raise ValueError(f"transfer {settings.transfer!r} needs a teacher; or use none")
         objective = distillation(teacher, dataset, settings, session.fabric)
-    return train(student, dataset, settings, session, objective=objective, each_epoch=each_epoch)
+    return train(student, dataset, settings, session, objective=objective, after_epoch=after_epoch)
 
 
-def small_network(
+def student_network(
     model: nn.Module, space: Space, shape: Shape, *, transfer: Transfer, sort: bool, seed: int
 ) -> nn.Module:
-    """The network of a shape as its training begins: fresh, or with the model's leading channels.
+    """The small network of a shape before its training, with the model's weights or fresh ones.
 
-    Sorted, the leading channels of a layer are its most important ones; the network computes the
-    same. Channels that the shape names are taken as they are.
+    Weights are those of the leading channels, or if sorted, of the most important ones; channels
+    that the shape names are kept as they are.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -76,7 +76,7 @@ def small_network(
 def distillation(
     teacher: nn.Module, dataset: Dataset, settings: Distilling, fabric: Fabric
 ) -> Objective:
-    """Cross-entropy with the labels, and with what the teacher says of the same images."""
+    """Cross-entropy with the labels, and with the teacher's answers to the same images."""
     check_teacher(teacher, dataset.info)
     teacher = copy.deepcopy(teacher).to(fabric.device).eval()
     teacher.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -108,10 +108,10 @@ def kd_loss(
     weight: float = 0.9,
     temperature: float = 4.0,
 ) -> Tensor:
-    """The loss of the labels, mixed with how far the softened logits are from the teacher's.
+    """The loss of the labels, mixed with the distance of the softened logits to the teacher's.
 
-    ``soft`` gives the teacher the weight: (1 - w) CE + w T² KL. ``paper`` is its eq. 10 to the
-    letter, which gives it to the labels: w CE + (1 - w) L_match.
+    In ``soft`` the weight w is the teacher's: (1 - w) CE + w T² KL. In ``paper``, eq. 10 to the
+    letter, it is that of the labels: w CE + (1 - w) L_match.
 
     >>> logits, labels = torch.zeros(1, 4), torch.tensor([0])
     >>> of_labels = F.cross_entropy(logits, labels)  # log 4

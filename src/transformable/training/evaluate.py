@@ -8,7 +8,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from ..data import Split
-from .devices import add_up, make_fabric
+from .devices import make_fabric, sum_over_processes
 
 __all__ = ["evaluate"]
 
@@ -19,12 +19,12 @@ def evaluate(
     *,
     batch_size: int = 500,
     fabric: Fabric | None = None,
-    each_batch: Callable[[int], None] | None = None,
+    after_batch: Callable[[int], None] | None = None,
 ) -> dict[str, float]:
     """Top-1 and top-5 accuracy as fractions, mean cross-entropy, and the number of images.
 
-    With fewer than five classes, top-5 counts as many as there are. ``each_batch`` is told how many
-    batches are done. Over several processes each takes its part, and all get the result.
+    With fewer than five classes, top-5 is over all of them. ``after_batch`` is called with the
+    number of batches done. Several processes share the images, and all get the same result.
 
     >>> from transformable.data import from_tensors
     >>> images = torch.ones(4, 1, 2, 2), torch.tensor([0, 0, 0, 1])
@@ -48,18 +48,18 @@ def evaluate(
                 with fabric.autocast():
                     logits = model(x)
                 sums += _sums(logits.float(), y).to(exact)
-                if each_batch is not None:
-                    each_batch(done)
+                if after_batch is not None:
+                    after_batch(done)
     finally:
         model.train(was_training)
-    (loss, top1, top5, n) = add_up(fabric, sums)
+    (loss, top1, top5, n) = sum_over_processes(fabric, sums).tolist()
     if n == 0:
         raise ValueError("there are no images to evaluate on")
     return {"accuracy": top1 / n, "top5": top5 / n, "loss": loss / n, "n": int(n)}
 
 
 def _sums(logits: Tensor, y: Tensor) -> Tensor:
-    """Summed loss, right at first guess, right within five, and how many."""
+    """Sums over a batch: loss, top-1 right, top-5 right, and images."""
     guesses = logits.topk(min(5, logits.shape[1]), dim=1).indices
     right = guesses == y[:, None]
     loss = F.cross_entropy(logits, y, reduction="sum")
@@ -67,7 +67,7 @@ def _sums(logits: Tensor, y: Tensor) -> Tensor:
 
 
 def _share_buffers(model: nn.Module, fabric: Fabric) -> None:
-    """Batch norms keep their own statistics in each process; those of the first are saved."""
+    """Use the batch statistics of the first process, which are those that are saved."""
     if fabric.world_size > 1:
         for buffer in model.buffers():
             buffer.copy_(fabric.broadcast(buffer))

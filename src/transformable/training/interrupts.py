@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish that the training loop looks at, so that it can save first."""
+"""SIGINT and SIGTERM as a flag that the loops look at, so that they can save first."""
 
 import signal
 import threading
@@ -8,13 +8,13 @@ __all__ = ["Interrupted", "StopSignals"]
 
 
 class Interrupted(KeyboardInterrupt):
-    """Work was stopped from outside, and what was done is saved."""
+    """The work was stopped by a signal; what was done is saved."""
 
 
 class StopSignals:
-    """While entered: notes the first SIGINT or SIGTERM; a second one acts as usual.
+    """While entered, the first SIGINT or SIGTERM sets ``requested``; a second one acts as usual.
 
-    Only the main thread may handle signals; in any other nothing is noted.
+    Only the main thread can handle signals; elsewhere this does nothing.
     """
 
     def __init__(self) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,19 +15,21 @@ from torch import Tensor, nn
 from ..data import Dataset, Split
 from ..seeds import generator
 from ..settings import Training
-from .checkpoints import Saver, State, Tally
+from .checkpoints import Checkpointer, LoopState
+from .devices import sum_over_processes
+from .epoch_log import EpochLog, Row
 from .evaluate import evaluate
 from .session import Session
 
 __all__ = ["Objective", "Trained", "check_steps", "cross_entropy", "learning_rate", "train"]
 
 Objective = Callable[[nn.Module, Tensor, Tensor], dict[str, Tensor]]
-"""``objective(model, x, y)`` gives at least ``loss``, which is lowered, and ``logits``."""
+"""``objective(model, x, y)`` returns at least ``loss``, which is minimised, and ``logits``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """A trained network and how it did on the test set."""
+    """A trained network and its results on the test set."""
 
     model: nn.Module
     accuracy: float
@@ -36,7 +39,7 @@ class Trained:
     """One row an epoch, as in metrics.csv."""
 
     def scores(self) -> dict[str, Any]:
-        """The results on the test set, and the seconds of training, as result.json holds them."""
+        """The results on the test set and the seconds of training, as in result.json."""
         seconds = sum(row["seconds"] for row in self.history)
         return {"accuracy": self.accuracy, "top5": self.top5, "n": self.n, "seconds": seconds}
 
@@ -48,11 +51,11 @@ def train(
     session: Session | None = None,
     *,
     objective: Objective | None = None,
-    each_epoch: Callable[[nn.Module], None] | None = None,
+    after_epoch: Callable[[nn.Module], None] | None = None,
 ) -> Trained:
     """Train ``model`` in place, and test it once at the end.
 
-    ``each_epoch`` may change the network after the steps of each epoch.
+    ``after_epoch`` may change the network after the steps of each epoch.
 
     If the session has a run folder, state and metrics are kept there, SIGINT and SIGTERM save and
     raise ``Interrupted``, and the next call continues from the last checkpoint, to the same bits.
@@ -69,43 +72,42 @@ def train(
     objective = objective or cross_entropy(settings.label_smoothing)
     size = settings.batch_size
     steps = check_steps(dataset.train, size, fabric.world_size)
-    rate = rate_by_step(settings, steps)
+    lr_at = lr_schedule(settings, steps)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    network, optimizer = fabric.setup(model, sgd(model.parameters(), settings))
-    parts = {"model": model, "optimizer": optimizer}
-    saver = Saver(session, parts)
+    network, optimizer = fabric.setup(model, make_sgd(model.parameters(), settings))
+    checkpointer = Checkpointer(session, {"model": model, "optimizer": optimizer})
 
     def score(split: Split) -> dict[str, float]:
-        watch = lambda _: saver.while_evaluating(state)  # noqa: E731
-        return evaluate(model, split, batch_size=size, fabric=fabric, each_batch=watch)
+        stop = checkpointer.during_evaluation
+        return evaluate(model, split, batch_size=size, fabric=fabric, after_batch=stop)
 
-    with saver, own_randomness(fabric):
-        state = saver.restore(State())
+    with checkpointer, preserve_random_state(fabric):
+        state = checkpointer.restore()
+        log = EpochLog(state, on_flush=partial(_read_losses, fabric))
         progress.start("training", settings.epochs * steps, state.step)
         for epoch in range(len(state.history), settings.epochs):
-            share = {"seed": session.seed, **session.rank()}
             start = state.step - epoch * steps
+            order = {"seed": session.seed, "epoch": epoch, "start": start, **session.rank()}
             network.train()
-            tally = Tally(state, fabric)
-            for x, y in dataset.train.shuffled(size, epoch=epoch, start=start, **share):
+            for x, y in dataset.train.shuffled(size, **order):
                 (x, y) = fabric.to_device((x, y))
                 seed_step(fabric, "step", session.seed, state.step)
-                optimizer.param_groups[0]["lr"] = rate(state.step)
+                optimizer.param_groups[0]["lr"] = lr_at(state.step)
                 outcome = objective(network, x, y)
                 optimizer.zero_grad()
                 fabric.backward(outcome["loss"])
                 optimizer.step()
                 state.step += 1
-                tally.add(outcome, y)
+                log.add(_step_row(state.step, outcome, y))
                 progress.advance(state.step)
-                saver.after_step(state, tally.gather)
-            tally.gather()
-            if each_epoch is not None and state.edited <= epoch:
-                each_epoch(model)
+                checkpointer.after_step(log.flush)
+            log.flush()
+            if after_epoch is not None and state.edited <= epoch:
+                after_epoch(model)
                 state.edited = epoch + 1
             validation = score(dataset.validation) if len(dataset.validation) else {}
-            _close_epoch(state, rate(state.step - 1), validation)
-            saver.save_epoch(state)
+            log.close_epoch(_epoch_row(state, lr_at(state.step - 1), validation))
+            checkpointer.save_epoch()
             progress.note(_summary(state.history[-1], settings.epochs))
         progress.note("testing")
         tested = score(dataset.test)
@@ -122,7 +124,7 @@ def train(
 
 
 def cross_entropy(label_smoothing: float = 0.0) -> Objective:
-    """The plain objective of classification."""
+    """The objective of plain training."""
 
     def objective(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         logits = model(x)
@@ -136,7 +138,7 @@ def cross_entropy(label_smoothing: float = 0.0) -> Objective:
 
 
 def learning_rate(step: int, *, total: int, warmup: int, peak: float) -> float:
-    """Up in a line over ``warmup`` steps, then down in half a cosine to 0 at the last step.
+    """Linear warm-up over ``warmup`` steps, then half a cosine down to 0 at the last step.
 
     >>> [round(learning_rate(step, total=7, warmup=2, peak=1.0), 3) for step in range(7)]
     [0.5, 1.0, 1.0, 0.854, 0.5, 0.146, 0.0]
@@ -147,15 +149,16 @@ def learning_rate(step: int, *, total: int, warmup: int, peak: float) -> float:
     return peak * (1 + math.cos(math.pi * part)) / 2
 
 
-def rate_by_step(settings: Training, steps: int) -> Callable[[int], float]:
-    """The learning rate of each step, for epochs of so many steps."""
+def lr_schedule(settings: Training, steps: int) -> Callable[[int], float]:
+    """The learning rate as a function of the step, for epochs of so many steps."""
     total = settings.epochs * steps
     warmup = min(round(settings.warmup_epochs * steps), total // 2)
-    return lambda step: learning_rate(step, total=total, warmup=warmup, peak=settings.lr)
+    return partial(learning_rate, total=total, warmup=warmup, peak=settings.lr)
 
 
 def check_steps(split: Split, batch_size: int, world: int) -> int:
-    """Steps of an epoch; refuses what cannot be shared or is empty."""
+    """The number of steps of an epoch; a ValueError if there are no images, or if a batch cannot be
+    shared by the devices."""
     if batch_size % world:
         raise ValueError(
             f"batch_size {batch_size} cannot be shared by {world} devices; "
@@ -167,8 +170,8 @@ def check_steps(split: Split, batch_size: int, world: int) -> int:
     return steps
 
 
-def sgd(parameters: Iterable[nn.Parameter], settings: Training) -> torch.optim.SGD:
-    """SGD over those that may change."""
+def make_sgd(parameters: Iterable[nn.Parameter], settings: Training) -> torch.optim.SGD:
+    """SGD over the parameters that are not frozen."""
     parameters = [p for p in parameters if p.requires_grad]
     if not parameters:
         raise ValueError("the model has no parameters to train")
@@ -181,39 +184,64 @@ def sgd(parameters: Iterable[nn.Parameter], settings: Training) -> torch.optim.S
     )
 
 
-def own_randomness(fabric: Fabric) -> contextlib.AbstractContextManager[None]:
-    """The caller's random numbers go on after training as if there had been none."""
+def preserve_random_state(fabric: Fabric) -> contextlib.AbstractContextManager[None]:
+    """Afterwards, the caller's random numbers continue as if none had been drawn inside."""
     gpu = fabric.device.type == "cuda"
     return torch.random.fork_rng(devices=[fabric.device.index] if gpu else [])
 
 
 def seed_step(fabric: Fabric, purpose: str, seed: int, step: int) -> None:
-    """What is random in a network (dropout) is a function of the step, so there is no state of it
-    to save, and each process has its own."""
+    """Make what is random in a network (dropout) a function of step and process, so that there is
+    no random state to save."""
     number = int(generator(purpose, seed, step, fabric.global_rank).integers(2**63))
     torch.default_generator.manual_seed(number)
     if fabric.device.type == "cuda":
         torch.cuda.manual_seed(number)
 
 
-def _close_epoch(state: State, lr: float, validation: dict[str, float]) -> None:
-    """Turn the sums of the epoch into its row."""
-    seen = max(1, state.seen)  # only the first process has the sums
-    state.history.append(
-        {
-            "epoch": len(state.history) + 1,
-            "step": state.step,
-            "lr": lr,
-            "train_loss": state.loss / seen,
-            "train_accuracy": state.right / seen,
-            "validation_loss": validation.get("loss"),
-            "validation_accuracy": validation.get("accuracy"),
-            "validation_top5": validation.get("top5"),
-            "seconds": state.seconds,
-            "samples_per_second": state.seen / max(state.seconds, 1e-9),
-        }
+def _step_row(step: int, outcome: dict[str, Tensor], y: Tensor) -> Row:
+    """The values of one step, still on the device."""
+    right = (outcome["logits"].detach().argmax(1) == y).sum()
+    return {"step": step, "loss": outcome["loss"].detach(), "right": right, "seen": len(y)}
+
+
+def _read_losses(fabric: Fabric, rows: list[Row]) -> list[Row]:
+    """The values of some steps as numbers, summed over the images of all processes."""
+    if not rows:
+        return []
+    losses, rights = (
+        torch.stack([row[name] for row in rows]).tolist() for name in ("loss", "right")
     )
-    (state.loss, state.right, state.seen, state.seconds) = (0.0, 0, 0, 0.0)
+    sums = [
+        [loss * row["seen"], right, row["seen"]]
+        for loss, right, row in zip(losses, rights, rows, strict=True)
+    ]
+    if fabric.world_size > 1:
+        own = torch.tensor(sums, dtype=torch.float64, device=fabric.device)
+        sums = sum_over_processes(fabric, own).tolist()
+    for row, (loss, _, _) in zip(rows, sums, strict=True):
+        if not math.isfinite(loss):
+            raise ValueError(
+                f"the loss is not a finite number at step {row['step']}; use a lower lr"
+            )
+    return [{"loss": loss, "right": int(right), "seen": int(seen)} for loss, right, seen in sums]
+
+
+def _epoch_row(state: LoopState, lr: float, validation: dict[str, float]) -> Row:
+    """The row of metrics.csv for the running epoch."""
+    loss, right, seen = (sum(row[name] for row in state.rows) for name in ("loss", "right", "seen"))
+    return {
+        "epoch": len(state.history) + 1,
+        "step": state.step,
+        "lr": lr,
+        "train_loss": loss / seen,
+        "train_accuracy": right / seen,
+        "validation_loss": validation.get("loss"),
+        "validation_accuracy": validation.get("accuracy"),
+        "validation_top5": validation.get("top5"),
+        "seconds": state.seconds,
+        "samples_per_second": seen / max(state.seconds, 1e-9),
+    }
 
 
 def _summary(row: dict[str, Any], epochs: int) -> str:
