@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from .settings import Distilling, Preset, Searching, Training
 
-__all__ = ["SEARCHES", "STUDENTS", "TEACHERS", "TRAININGS", "paper", "quick"]
+__all__ = ["PRETRAIN_EPOCHS", "SEARCHES", "STUDENTS", "TEACHERS", "TRAININGS", "paper", "quick"]
 
 
 def quick(data: str) -> Training:
@@ -78,6 +78,8 @@ def _photos(data: str) -> bool:
 TRAININGS: dict[Preset, Callable[[str], Training]] = {"quick": quick, "paper": paper}
 TEACHERS: dict[Preset, Callable[[str], Training]] = {"quick": quick_teacher, "paper": paper}
 SEARCHES: dict[Preset, Callable[[str], Searching]] = {"quick": quick_search, "paper": paper_search}
+PRETRAIN_EPOCHS: dict[Preset, int] = {"quick": 8, "paper": 0}
+"""Plain training before a search that is given no trained weights."""
 STUDENTS: dict[Preset, Callable[[str], Distilling]] = {
     "quick": quick_student,
     "paper": paper_student,

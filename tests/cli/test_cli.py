@@ -207,9 +207,9 @@ def test_a_bar_on_a_terminal(
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     overview = capsys.readouterr().out
-    for name, command in COMMANDS.items():
+    for name, summary in COMMANDS.items():
         assert name in overview
-        assert command.summary in overview
+        assert summary in overview
     assert main(["train", "--help"]) == 0
     assert "Passes over the training set" in capsys.readouterr().out
     assert main(["--version"]) == 0

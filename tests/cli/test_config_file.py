@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformable.cli.config_file import read_config
-from transformable.cli.entry import parse
 from transformable.cli.options import Common, Prune, Train
+from transformable.cli.parsing import parse
 from transformable.cli.query_options import Evaluate
 from transformable.presets import paper, quick, quick_search
 from transformable.runs.toml_text import to_toml

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 import transformable as tas
 from support.networks import NETWORKS
-from transformable.cli.entry import main, parse
+from transformable.cli.entry import main
 from transformable.cli.options import Search
+from transformable.cli.parsing import parse
 from transformable.costing.budget import Budget
 from transformable.data import Dataset, from_tensors
 from transformable.searching.budget_pull import Multiplier, piecewise

@@ -49,7 +49,7 @@ FILES = {"report": "report.html", "table": "results.md", "runs": "results.csv"}
 def compare(options: Compare, command: str) -> Outcome:
     """Run the trials that are not done, and report all."""
     result = run_here(options, [options.budget], options.folder("compare-"), command)
-    return Compared(title=f"{options.model} on {options.data}", result=result)
+    return Compared.of(options, result)
 
 
 def run_here(options: Trials, budgets: Sequence[str], folder: Path, command: str) -> dict[str, Any]:

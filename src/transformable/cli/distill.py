@@ -11,15 +11,14 @@ from ..data import Info
 from ..networks.blueprint import BLUEPRINT_FILE
 from ..networks.build import build_for_dataset
 from ..networks.load import load
-from ..runs.once import once
 from ..runs.run_folder import Run
 from ..tracing.space import Space
 from ..training.checks import check_teacher
 from ..training.distill import distill as distill_network
 from ..training.distill import student_network
 from ..training.train import check_steps
-from .jobs import blueprint_of, first_process, load_data, load_trained, make_model, make_session
-from .options import MAY_DIFFER, Distill
+from .jobs import blueprint_of, load_data, load_trained, make_model, make_session, run_once
+from .options import Distill
 from .outcome import Outcome
 from .progress_bar import progress_bar
 from .train import kept_shape, training_result
@@ -29,19 +28,8 @@ __all__ = ["distill"]
 
 def distill(options: Distill, command: str) -> Outcome | None:
     """Train a small network in a run folder; None in all processes but the first."""
-    folder = options.folder("distill-")
-    kept = folder if first_process() else None
-    result = once(
-        kept,
-        options.settings(),
-        lambda run: {**_distill(options, folder, run), "out": str(folder)},
-        may_differ=MAY_DIFFER,
-    )
-    if kept is None:
-        return None
-    return Outcome(
-        title=f"{options.model} on {options.data}", result={**result, "out": str(folder)}
-    )
+    result = run_once(options, "distill-", lambda folder, run: _distill(options, folder, run))
+    return None if result is None else Outcome.of(options, result)
 
 
 def _distill(options: Distill, folder: Path, run: Run | None) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def dry_run(
     seconds = seen.steps * seen.seconds_per_step
     if not options.weights:
         # a plain step takes about half as long
-        plain = dataset.train.steps(options.batch_size) * (options.pretrain_epochs or 0)
+        plain = dataset.train.steps(options.batch_size) * options.pretrain_epochs
         seconds += plain * seen.seconds_per_step / 2
     result = {
         "shapes": f"10^{math.log10(space.count):.1f}",

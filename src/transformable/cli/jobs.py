@@ -1,7 +1,9 @@
 """From the options of a command to the objects that do the work."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -14,11 +16,13 @@ from ..networks.blueprint import BLUEPRINT_FILE, Blueprint
 from ..networks.build import build_for_dataset
 from ..networks.weights import load_weights
 from ..pruning.job import PruningJob
+from ..runs.once import once
+from ..runs.run_folder import Run
 from ..tracing.space import Space
 from ..training.devices import make_fabric
 from ..training.session import Session
 from .allocator import keep_memory
-from .options import Common, Distill, Pruning, Train
+from .options import MAY_DIFFER, Common, Distill, Pruning, Train
 from .options import Space as SpaceOptions
 
 __all__ = [
@@ -30,6 +34,7 @@ __all__ = [
     "make_job",
     "make_model",
     "make_session",
+    "run_once",
     "trace_space",
 ]
 
@@ -37,6 +42,21 @@ __all__ = [
 def first_process() -> bool:
     """With several devices, only the first process has the run folder."""
     return os.environ.get("LOCAL_RANK", "0") == "0"
+
+
+def run_once(
+    options: Common, prefix: str, work: Callable[[Path, Run | None], dict[str, Any]]
+) -> dict[str, Any] | None:
+    """The result of a command, done once in its run folder; None in all processes but the first."""
+    folder = options.folder(prefix)
+    result = once(
+        folder if first_process() else None,
+        options.settings(),
+        lambda run: {**work(folder, run), "out": str(folder)},
+        may_differ=MAY_DIFFER,
+    )
+    # the folder may have been moved since
+    return {**result, "out": str(folder)} if first_process() else None
 
 
 def make_session(options: Common, *, seed: int | None = None) -> Session:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Self, get_args
 
 from tyro.conf import arg
 
-from ..presets import quick_search, quick_student, quick_teacher
+from ..presets import PRETRAIN_EPOCHS, quick_search, quick_student, quick_teacher
 from ..settings import (
     FRACTION,
     RATIOS,
@@ -179,8 +179,8 @@ class Search(Space, Common, Searching):
     """What the network may cost: a fraction of what it costs now (0.5) or a number (20M)."""
     weights: Text = None
     """Trained weights to start from: a file, or the run folder of tas train."""
-    pretrain_epochs: Annotated[int | None, at_least(0), arg(metavar="INT")] = None
-    """Without them: epochs of plain training before the search (default: 8, paper: 0)."""
+    pretrain_epochs: Annotated[int, at_least(0)] = PRETRAIN_EPOCHS["quick"]
+    """Without them: epochs of plain training before the search."""
     validation: Annotated[float, FRACTION] = 0.0
     """Share of the training set that is held out of the search (0: none)."""
     dry_run: bool = False

@@ -1,7 +1,7 @@
-"""One module for each command of ``tas``; what all give is a result, and the same as a table."""
+"""What every command returns: a result, and the same as a table."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Group
 from rich.table import Table
@@ -15,6 +15,11 @@ class Outcome:
 
     title: str
     result: dict[str, Any]
+
+    @classmethod
+    def of(cls, options: Any, result: dict[str, Any]) -> Self:
+        """The outcome of a command that works on a network and a dataset."""
+        return cls(title=f"{options.model} on {options.data}", result=result)
 
     def show(self) -> Group:
         table = Table(show_header=False)

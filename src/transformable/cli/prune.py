@@ -10,10 +10,9 @@ from rich.text import Text
 
 from ..pruning.prune import run_job
 from ..report import write_report
-from ..runs.once import once
 from ..runs.run_folder import Run
-from .jobs import first_process, make_job, make_session
-from .options import MAY_DIFFER, Prune
+from .jobs import make_job, make_session, run_once
+from .options import Prune
 from .outcome import Outcome
 from .progress_bar import progress_bar
 
@@ -23,20 +22,12 @@ __all__ = ["prune"]
 def prune(options: Prune, command: str) -> Outcome | None:
     """Prune in a run folder; None in all processes but the first."""
     prefix = "prune-" if options.method == "tas" else f"prune-{options.method}-"
-    folder = options.folder(prefix)
-    kept = folder if first_process() else None
-    result = once(
-        kept,
-        options.settings(),
-        lambda run: _prune(options, folder, command, run),
-        may_differ=MAY_DIFFER,
-    )
-    if kept is None:
+    result = run_once(options, prefix, lambda folder, run: _prune(options, folder, command, run))
+    if result is None:
         return None
-    if not (folder / "report.html").exists():
-        write_report(folder)
-    title = f"{options.model} on {options.data}"
-    return PruneOutcome(title=title, result={**result, "out": str(folder)})
+    if not (Path(result["out"]) / "report.html").exists():
+        write_report(Path(result["out"]))
+    return PruneOutcome.of(options, result)
 
 
 def _prune(options: Prune, folder: Path, command: str, run: Run | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The arguments of the commands that look at what is there, or write it in another form.
+"""The options of the commands that read a network or a run, and train nothing.
 
 The text under each field is its ``--help``.
 """
@@ -17,7 +17,22 @@ Residual = Literal["auto", "pad", "project", "tied"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export:
+class Query:
+    """What each of these commands takes."""
+
+    config: File = None
+    """TOML file with any of these keys."""
+    json: bool = False
+    """Print one JSON object and nothing else."""
+    debug: bool = False
+    """On an error, print the traceback too."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export(Query):
     """Write a trained network for use elsewhere: safetensors, ONNX and torch.export.
 
     Each file is read back and compared with the network on images of the test set.
@@ -35,34 +50,19 @@ class Export:
     """Folder that holds the files of the dataset (default: the run's)."""
     workers: Annotated[int, at_least(0)] = 2
     """Processes that decode photos."""
-    config: File = None
-    """TOML file with any of these keys."""
-    json: bool = False
-    """Print one JSON object and nothing else."""
-    debug: bool = False
-    """On an error, print the traceback too."""
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class Report(Query):
     """Explain a run of tas prune, compare or sweep: report.html, one file for a browser, and the
     same in short (summary.md, or results.md with results.csv)."""
 
     run: Annotated[Positional[str | None], arg(metavar="RUN_DIR")] = None
     """Folder of a finished run of tas prune, compare or sweep."""
-    config: File = None
-    """TOML file with any of these keys."""
-    json: bool = False
-    """Print one JSON object and nothing else."""
-    debug: bool = False
-    """On an error, print the traceback too."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate:
+class Evaluate(Query):
     """Accuracy on the test set: of a run folder, or of a network with a weights file."""
 
     run: Annotated[Positional[str | None], arg(metavar="RUN_DIR")] = None
@@ -82,8 +82,6 @@ class Evaluate:
     dataset's own)."""
     std: Numbers = ()
     """Standard deviation of the pixels, likewise."""
-    config: File = None
-    """TOML file with any of these keys."""
     batch_size: Annotated[int, at_least(1)] = 500
     """Images per forward pass."""
     device: str = "auto"
@@ -92,17 +90,10 @@ class Evaluate:
     """Arithmetic: 32-bit, or mixed with bfloat16."""
     workers: Annotated[int, at_least(0)] = 2
     """Processes that decode photos."""
-    json: bool = False
-    """Print one JSON object and nothing else."""
-    debug: bool = False
-    """On an error, print the traceback too."""
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cost:
+class Cost(Query):
     """MACs and parameters of a network, layer by layer, exact.
 
     A MAC is a multiply-accumulate of a convolution or linear layer, for one image; the bias of a
@@ -125,15 +116,9 @@ class Cost:
     """A network that the paper's authors published; "list" shows them all."""
     residual: Residual = "auto"
     """What becomes of an add whose sides differ; auto is project if published, else pad."""
-    config: File = None
-    """TOML file with any of these keys."""
-    json: bool = False
-    """Print one JSON object and nothing else."""
-    debug: bool = False
-    """On an error, print the traceback too."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         if self.shape and self.published:
             raise ValueError("give --shape or --published, not both")
         if self.published and (self.model, self.data) != (Cost.model, Cost.data):

@@ -1,6 +1,7 @@
 """What ``tas search`` does."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from rich.console import Group
@@ -13,7 +14,7 @@ from ..data import Dataset
 from ..networks.blueprint import BLUEPRINT_FILE, Blueprint
 from ..networks.weights import load_weights
 from ..presets import quick
-from ..runs.once import once
+from ..runs.run_folder import Run
 from ..searching.derive import check_possible
 from ..searching.search import search as search_sizes
 from ..searching.search import split_in_halves
@@ -26,21 +27,18 @@ from ..training.train import train as train_network
 from .dry_run import dry_run
 from .jobs import (
     absolute_spec,
-    first_process,
     load_data,
     load_trained,
     make_model,
     make_session,
+    run_once,
     trace_space,
 )
-from .options import MAY_DIFFER, Search
+from .options import Search
 from .outcome import Outcome
 from .progress_bar import progress_bar
 
 __all__ = ["search"]
-
-PRETRAINING = {"quick": 8, "paper": 0}
-"""Epochs of plain training before a search without trained weights."""
 
 
 def search(options: Search, command: str) -> Outcome | None:
@@ -54,29 +52,20 @@ def search(options: Search, command: str) -> Outcome | None:
     check_possible(space, budget)
     for half in split_in_halves(dataset.train, options.seed):
         check_steps(half, options.batch_size, options.devices)
-    if options.pretrain_epochs is None:
-        options = replace(options, pretrain_epochs=PRETRAINING[options.preset])
     if options.dry_run:
         return dry_run(options, model, dataset, space, budget, session)
-    folder = options.folder("search-")
-    kept = folder if first_process() else None
-    result = once(
-        kept,
-        options.settings(),
-        lambda run: {
-            **_search(options, model, dataset, space, budget, replace(session, run=run)),
-            "out": str(folder),
-        },
-        may_differ=MAY_DIFFER,
-    )
-    if kept is None:
+
+    def work(folder: Path, run: Run | None) -> dict[str, Any]:
+        return _search(options, model, dataset, space, budget, replace(session, run=run))
+
+    result = run_once(options, "search-", work)
+    if result is None:
         return None
-    title = f"{options.model} on {options.data}"
-    return Found(title=title, result={**result, "out": str(folder)}, space=space)
+    return SearchOutcome(title=f"{options.model} on {options.data}", result=result, space=space)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found(Outcome):
+class SearchOutcome(Outcome):
     """The result with its shape drawn up by stages."""
 
     space: Space
@@ -145,8 +134,6 @@ def _search(
             _pretrain(options, model, dataset, session)
         found = search_sizes(model, dataset, budget, options, session, space=space)
     shape = found.shape
-    if session.run is not None:
-        session.run.save_text("shape.json", shape.to_json() + "\n")
     last = found.history[-1]
     return {
         "macs": macs(space, shape),
@@ -168,7 +155,6 @@ def _search(
 
 def _pretrain(options: Search, model: nn.Module, dataset: Dataset, session: Session) -> None:
     """Train the network as it is, in a run folder inside the one of the search."""
-    assert options.pretrain_epochs is not None
     training = replace(quick(options.data), epochs=options.pretrain_epochs)
     info = dataset.info
     blueprint = Blueprint(

@@ -25,11 +25,10 @@ __all__ = ["sweep"]
 def sweep(options: Sweep, command: str) -> Compared:
     """Run the trials that are not done, alone or together with other processes, and report all."""
     folder, budgets = options.folder("sweep-"), split(options.budgets)
-    title = f"{options.model} on {options.data}"
     if not available():
         if options.storage is not None:
             raise ValueError("--storage needs Optuna; pip install 'transformable[sweep]'")
-        return Compared(title=title, result=run_here(options, budgets, folder, command))
+        return Compared.of(options, run_here(options, budgets, folder, command))
     settings, may_differ = options.settings(), MAY_DIFFER | options.may_grow
     url = options.storage or f"sqlite:///{(folder / 'study.db').resolve()}"
     shared = {name: value for name, value in settings.items() if name not in may_differ}
@@ -51,7 +50,7 @@ def sweep(options: Sweep, command: str) -> Compared:
 
     _run_shared(options, queue, comparison, rows)
     with Run.open(folder, settings, may_differ=may_differ, wait=True):
-        return Compared(title=title, result=comparison.conclude(rows()))
+        return Compared.of(options, comparison.conclude(rows()))
 
 
 def _run_shared(

@@ -8,15 +8,14 @@ from torch import nn
 
 from ..costing.cost import macs
 from ..networks.blueprint import BLUEPRINT_FILE
-from ..runs.once import once
 from ..runs.run_folder import Run
 from ..shape import Shape
 from ..slimming.slim import slim
 from ..tracing.space import Space
 from ..training.train import Trained, check_steps
 from ..training.train import train as train_network
-from .jobs import blueprint_of, first_process, load_data, make_model, make_session
-from .options import MAY_DIFFER, Distill, Train
+from .jobs import blueprint_of, load_data, make_model, make_session, run_once
+from .options import Distill, Train
 from .outcome import Outcome
 from .progress_bar import progress_bar
 
@@ -25,19 +24,8 @@ __all__ = ["kept_shape", "train", "training_result"]
 
 def train(options: Train, command: str) -> Outcome | None:
     """Train a network in a run folder; None in all processes but the first."""
-    folder = options.folder()
-    kept = folder if first_process() else None
-    result = once(
-        kept,
-        options.settings(),
-        lambda run: {**_train(options, folder, run), "out": str(folder)},
-        may_differ=MAY_DIFFER,
-    )
-    if kept is None:
-        return None
-    return Outcome(
-        title=f"{options.model} on {options.data}", result={**result, "out": str(folder)}
-    )
+    result = run_once(options, "", lambda folder, run: _train(options, folder, run))
+    return None if result is None else Outcome.of(options, result)
 
 
 def _train(options: Train, folder: Path, run: Run | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the allocator of the system is told."""
+"""The allocator keeps the memory of a step for the next one."""
 
 import os
 import platform
@@ -9,8 +9,8 @@ import pytest
 
 FAULTS = """
 import resource, torch
-from transformable.devices import make_fabric
-make_fabric("cpu")
+from transformable.cli.allocator import keep_memory
+keep_memory()
 def step():
     return [torch.ones(1_000_000) for _ in range(20)]
 step(); step()

@@ -1,0 +1,113 @@
+"""From the words of a command line to the options of a command."""
+
+import contextlib
+import io
+import itertools
+import re
+from dataclasses import fields, replace
+from typing import Any
+
+import tyro
+
+from ..presets import PRETRAIN_EPOCHS, SEARCHES, STUDENTS, TEACHERS, TRAININGS
+from ..settings import Distilling, Searching, Training
+from ..spelling import nearest
+from . import options, query_options
+from .config_file import read_config
+from .options import Pruning, Search, option_names
+
+__all__ = ["options_of", "parse"]
+
+
+def options_of(command: str) -> Any:
+    """The class of the options of a command."""
+    module = query_options if hasattr(query_options, command.capitalize()) else options
+    return getattr(module, command.capitalize())
+
+
+def parse(name: str, kind: Any, arguments: list[str]) -> Any:
+    """The options of a command: defaults, then preset, then config file, then command line.
+
+    None if the arguments asked for help, which is printed.
+
+    >>> from transformable.cli.options import Train
+    >>> parse("train", Train, ["--preset", "paper", "--epochs", "3"]).batch_size
+    256
+    >>> parse("train", Train, ["--epoch", "3"])
+    Traceback (most recent call last):
+    ValueError: unknown option '--epoch'; did you mean '--epochs'?
+    """
+    base = _base(kind, arguments)
+    message = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(message):
+            options = tyro.cli(kind, prog=f"tas {name}", args=arguments, default=base)
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            return None
+        raise ValueError(_one_line(message.getvalue(), kind)) from None
+    return _expanded(options, base)
+
+
+def _base(kind: Any, arguments: list[str]) -> Any:
+    """The options before the command line is applied: defaults, preset, config file."""
+    base, file = kind(), _given(arguments, "config")
+    if "preset" not in {field.name for field in fields(kind)}:
+        return base if file is None else read_config(file, base)
+    # the preset, and the dataset that it depends on, may themselves stand in the config file
+    named = base if file is None else read_config(file, base)
+    preset = _given(arguments, "preset") or named.preset
+    data = _given(arguments, "data") or named.data
+    start = _with_preset(base, preset, data)
+    return start if file is None else _expanded(read_config(file, start), start)
+
+
+def _with_preset(base: Any, preset: str, data: str) -> Any:
+    """The options with the settings of a preset: in their sections, or one set of them."""
+    if preset not in TRAININGS:
+        raise ValueError(f"unknown preset {preset!r}; use one of {', '.join(TRAININGS)}")
+    if isinstance(base, Pruning):
+        sections: dict[str, Any] = {"train": TEACHERS, "search": SEARCHES, "student": STUDENTS}
+        return replace(base, **{name: presets[preset](data) for name, presets in sections.items()})
+    if isinstance(base, Search):
+        base = replace(base, pretrain_epochs=PRETRAIN_EPOCHS[preset])
+    parts: Any = ((Searching, SEARCHES), (Distilling, STUDENTS), (Training, TRAININGS))
+    for part, presets in parts:
+        if isinstance(base, part):
+            return replace(base, **vars(presets[preset](data)))
+    return base
+
+
+def _expanded(options: Any, base: Any) -> Any:
+    """The options with their short forms written into the sections, where they have these."""
+    return options.expanded(base) if hasattr(options, "expanded") else options
+
+
+def _given(arguments: list[str], name: str) -> str | None:
+    """The value of an option on the command line; the last one counts."""
+    found = None
+    for token, following in itertools.zip_longest(arguments, arguments[1:]):
+        (option, equals, value) = token.partition("=")
+        if option == f"--{name}":
+            found = value if equals else following
+    return found
+
+
+def _one_line(box: str, kind: Any) -> str:
+    """What tyro says in a box of many lines, in one."""
+    lines = [line.strip("│ ") for line in box.splitlines()]
+    # the title is in the border, or, where there is only ASCII, underlined
+    body = lines[1:] if lines[0].startswith("╭") else lines[2:]
+    text = " ".join(itertools.takewhile(lambda line: not re.match("──|--+$|╰", line), body))
+    if found := re.match(r"Unrecognized options: ([^,]+)", text):
+        token = found[1]
+        if not token.startswith("-"):
+            return f"unexpected argument {token!r}"
+        known = [name for name in option_names(kind) if name != "run"]
+        hint = nearest(token.partition("=")[0].lstrip("-"), known)
+        return f"unknown option {token!r}; " + hint.replace(" '", " '--")
+    if found := re.match(r"Error parsing (--\S+): invalid literal for int\(\).*: (.*)", text):
+        return f"{found[1]} must be a whole number, not {found[2]}"
+    if found := re.match(r"Error parsing (--\S+): could not convert string to float: (.*)", text):
+        return f"{found[1]} must be a number, not {found[2]}"
+    return re.sub(r"^Error parsing \w+: ", "", text)
