@@ -103,7 +103,8 @@ def _one_line(box: str, kind: Any) -> str:
         token = found[1]
         if not token.startswith("-"):
             return f"unexpected argument {token!r}"
-        known = [name for name in option_names(kind) if name != "run"]
+        general = ("config", "json", "debug")  # every command has these: name them last
+        known = sorted((n for n in option_names(kind) if n != "run"), key=general.__contains__)
         hint = nearest(token.partition("=")[0].lstrip("-"), known)
         return f"unknown option {token!r}; " + hint.replace(" '", " '--")
     if found := re.match(r"Error parsing (--\S+): invalid literal for int\(\).*: (.*)", text):
