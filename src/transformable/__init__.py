@@ -9,8 +9,7 @@ if TYPE_CHECKING:
     from .costing.budget import Budget
     from .costing.cost import macs, params
     from .networks.load import load
-    from .pruning.pipeline import Pruned
-    from .pruning.prune import prune
+    from .pruning.prune import Pruned, prune
     from .searching.derive import derive
     from .searching.search import search
     from .settings import Distilling, Searching, Training
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from .tracing.space import Space
     from .training.distill import distill
     from .training.evaluate import evaluate
+    from .training.session import Session
     from .training.train import train
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Distilling",
     "Pruned",
     "Searching",
+    "Session",
     "Shape",
     "Space",
     "SuperNet",
@@ -52,8 +53,9 @@ __version__ = version("transformable")
 _HOMES = {
     "Budget": "costing.budget",
     "Distilling": "settings",
-    "Pruned": "pruning.pipeline",
+    "Pruned": "pruning.prune",
     "Searching": "settings",
+    "Session": "training.session",
     "Shape": "shape",
     "Space": "tracing.space",
     "SuperNet": "supernet.supernet",
