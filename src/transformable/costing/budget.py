@@ -37,12 +37,7 @@ class Budget:
 
     @classmethod
     def of(
-        cls,
-        amount: str | float,
-        space: Space,
-        *,
-        metric: Metric = "macs",
-        tolerance: float = 0.05,
+        cls, amount: str | float, space: Space, *, metric: Metric = "macs", tolerance: float = 0.05
     ) -> "Budget":
         """From a fraction of the unpruned network (0.5) or a number of MACs or parameters (20M).
 

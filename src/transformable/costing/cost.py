@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..settings import Metric
 from ..shape import Shape
-from ..tracing import Layer
+from ..tracing.reader import Layer
 from ..tracing.space import Space
 
 __all__ = [

@@ -14,17 +14,8 @@ from torch import Tensor
 
 from ..settings import Metric
 from ..shape import Shape
-from ..tracing import (
-    Block,
-    Concat,
-    Flattened,
-    Layer,
-    LayerOutput,
-    Placed,
-    ResidualAdd,
-    StageOutput,
-    Union,
-)
+from ..tracing.layouts import Concat, Flattened, LayerOutput, Placed, StageOutput, Union
+from ..tracing.reader import Block, Layer, ResidualAdd
 from ..tracing.space import Space
 from .cost import cost_coefficients, layer_cost
 from .possible_masks import PossibleMasks

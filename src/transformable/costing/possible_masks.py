@@ -7,7 +7,15 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from ..tracing import FixedWidth, LayerOutput, Placed, StageOutput, Union, parts_of, placed_mask
+from ..tracing.layouts import (
+    FixedWidth,
+    LayerOutput,
+    Placed,
+    StageOutput,
+    Union,
+    parts_of,
+    placed_mask,
+)
 from ..tracing.space import Space
 
 __all__ = ["PossibleMasks"]

@@ -26,8 +26,9 @@ from ..costing.budget import Budget
 from ..seeds import generator
 from ..shape import Shape
 from ..slimming.slim import slim
-from ..tracing import Layer, kept_channels
 from ..tracing.channel_groups import ChannelGroups
+from ..tracing.layouts import kept_channels
+from ..tracing.reader import Layer
 from ..tracing.space import Space
 from ..training.train import preserve_random_state
 from ._channel_choice import drop_single_channels, keep_by_ratio

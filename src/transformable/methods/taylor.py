@@ -23,8 +23,8 @@ from torch.nn.modules.batchnorm import _NormBase
 from ..costing.budget import Budget
 from ..shape import Shape
 from ..slimming.slim import slim
-from ..tracing import Layer
 from ..tracing.channel_groups import ChannelGroups
+from ..tracing.reader import Layer
 from ..tracing.space import Space
 from ._channel_choice import drop_single_channels, keep_by_rank
 from .interface import Context, MethodResult

@@ -10,7 +10,9 @@ from torch import fx, nn
 
 from ..layers import PaddedAdd, initialise
 from ..shape import Shape
-from ..tracing import Layer, ResidualAdd, inside, kept_channels, set_bits
+from ..tracing.layouts import kept_channels, set_bits
+from ..tracing.network_graph import inside
+from ..tracing.reader import Layer, ResidualAdd
 from ..tracing.space import Space
 
 __all__ = ["check_same_network", "resize", "revive_dropout", "slim"]

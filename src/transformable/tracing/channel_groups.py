@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from ..shape import Shape
-from . import Concat, Flattened, Layer, LayerOutput, Placed, StageOutput, Union
+from .layouts import Concat, Flattened, LayerOutput, Placed, StageOutput, Union
+from .reader import Layer
 from .space import Space
 
 __all__ = ["Channel", "ChannelGroups"]

@@ -12,7 +12,10 @@ from torch import fx, nn
 from ..settings import RATIOS
 from ..shape import Shape
 from ..spelling import nearest
-from . import OUTPUT, Layer, Layout, ResidualAdd, Stage, channel_masks, read_network
+from .layouts import Layout, channel_masks
+from .network_graph import Stage
+from .read_network import OUTPUT, read_network
+from .reader import Layer, ResidualAdd
 
 __all__ = ["Space"]
 
