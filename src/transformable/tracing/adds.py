@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -13,13 +14,7 @@ from .reader import Layer, NetworkReader, ResidualAdd
 
 __all__ = ["read_add", "read_mul", "read_padded_add"]
 
-
-def read_mul(reader: NetworkReader, node: fx.Node) -> int | None:
-    return _combine(reader, node, _tie)
-
-
-def read_add(reader: NetworkReader, node: fx.Node) -> int | None:
-    return _combine(reader, node, _residual)
+Combine = Callable[[NetworkReader, fx.Node, fx.Node, fx.Node], int | None]
 
 
 def read_padded_add(reader: NetworkReader, node: fx.Node) -> int | None:
@@ -45,11 +40,7 @@ def read_padded_add(reader: NetworkReader, node: fx.Node) -> int | None:
     return residual_add.outputs
 
 
-def _combine(
-    reader: NetworkReader,
-    node: fx.Node,
-    combine: Callable[[NetworkReader, fx.Node, fx.Node, fx.Node], int | None],
-) -> int | None:
+def _read_pair(combine: Combine, reader: NetworkReader, node: fx.Node) -> int | None:
     # a single number, even if it is a parameter, leaves the layout of the other as it is
     tensors = [t for t in reader.tensors(node) if t in reader.layout or prod(reader.shape(t)) > 1]
     if len(tensors) == 1:
@@ -85,7 +76,13 @@ def _residual(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> i
     if ties.has_concat(one) or ties.has_concat(two):
         # channels of a concatenation shift when an earlier one is dropped: padding cannot align
         return _tie(reader, node, a, b)
-    return (_project if reader.residual == "project" else _pad)(reader, node, a, b)
+    add = (_project if reader.residual == "project" else _pad)(reader, node, a, b)
+    reader.adds.append(add)
+    return add.outputs
+
+
+read_add = partial(_read_pair, _residual)
+read_mul = partial(_read_pair, _tie)
 
 
 def _is_projection(reader: NetworkReader, own: fx.Node, other: fx.Node) -> bool:
@@ -102,22 +99,18 @@ def _is_projection(reader: NetworkReader, own: fx.Node, other: fx.Node) -> bool:
     )
 
 
-def _pad(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> int:
+def _pad(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> ResidualAdd:
     unpadded = _unpadded(reader, a), _unpadded(reader, b)
     parts = tuple(index for _, index in unpadded)
-    outputs = reader.new(Union(reader.shape(node)[1], parts))
-    reader.adds.append(
-        ResidualAdd(
-            node=node,
-            sources=tuple(source for source, _ in unpadded),
-            operands=(reader.layout[a], reader.layout[b]),
-            parts=parts,
-            outputs=outputs,
-            module=_add_module(reader, node),
-            block=block_of(reader.stages, path_of(node)),
-        )
+    return ResidualAdd(
+        node=node,
+        sources=tuple(source for source, _ in unpadded),
+        operands=(reader.layout[a], reader.layout[b]),
+        parts=parts,
+        outputs=reader.new(Union(reader.shape(node)[1], parts)),
+        module=_add_module(reader, node),
+        block=block_of(reader.stages, path_of(node)),
     )
-    return outputs
 
 
 def _unpadded(reader: NetworkReader, node: fx.Node) -> tuple[fx.Node, int]:
@@ -135,11 +128,10 @@ def _add_module(reader: NetworkReader, node: fx.Node) -> str | None:
     path = path_of(node)
     if not path or any(True for _ in reader.modules[path].children()):
         return None
-    alone = all(path_of(n) != path for n in reader.graph.nodes if n is not node)
-    return path if alone else None
+    return path if [path_of(n) for n in reader.graph.nodes].count(path) == 1 else None
 
 
-def _project(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> int:
+def _project(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> ResidualAdd:
     # the shortcut is the operand that passed through fewer convolutions
     shortcut = 1 if reader.depth[a] >= reader.depth[b] else 0
     operands = (reader.layout[a], reader.layout[b])
@@ -159,20 +151,17 @@ def _project(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> in
         order=reader.order[node],
     )
     norm = replace(conv, name=f"{name}.1", kind="norm", inputs=outputs, bias=True)
-    reader.adds.append(
-        ResidualAdd(
-            node=node,
-            sources=(a, b),
-            operands=operands,
-            parts=operands,
-            outputs=outputs,
-            module=module,
-            block=block,
-            shortcut=shortcut,
-            projection=(conv, norm) if _has_projection_norm(reader, node) else (conv,),
-        )
+    return ResidualAdd(
+        node=node,
+        sources=(a, b),
+        operands=operands,
+        parts=operands,
+        outputs=outputs,
+        module=module,
+        block=block,
+        shortcut=shortcut,
+        projection=(conv, norm) if _has_projection_norm(reader, node) else (conv,),
     )
-    return outputs
 
 
 def _identity_module(reader: NetworkReader, node: fx.Node) -> str | None:

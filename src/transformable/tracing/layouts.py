@@ -7,6 +7,7 @@ A layout refers to its parts by their index in the list of layouts, where parts 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..shape import Shape
 
@@ -21,8 +22,6 @@ __all__ = [
     "Union",
     "channel_masks",
     "kept_channels",
-    "parts_of",
-    "placed_mask",
     "set_bits",
 ]
 
@@ -32,6 +31,7 @@ class FixedWidth:
     """All `size` channels, whatever the shape."""
 
     size: int
+    parts: ClassVar[tuple[int, ...]] = ()
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class LayerOutput:
 
     size: int
     layer: str
+    parts: ClassVar[tuple[int, ...]] = ()
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,25 @@ class Placed:
     positions: tuple[int, ...]
     zeros: bool
 
+    @property
+    def parts(self) -> tuple[int, ...]:
+        return (self.part,)
+
+    def mask(self, part: int) -> int:
+        """The mask of this layout if its part has the mask `part`.
+
+        Channels that are new (in a layer wider than the original) come after the last old one, or
+        after all kept zeros.
+        """
+        count = len(self.positions)
+        beyond = (self.size if self.zeros else self.positions[-1] + 1) - count
+        mask = 0
+        for i in set_bits(part):
+            mask |= 1 << (self.positions[i] if i < count else i + beyond)
+        if self.zeros:
+            mask |= ((1 << self.size) - 1) & ~sum(1 << p for p in self.positions)
+        return mask
+
 
 @dataclass(frozen=True)
 class Flattened:
@@ -75,6 +95,10 @@ class Flattened:
     size: int
     part: int
     times: int
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        return (self.part,)
 
 
 @dataclass(frozen=True)
@@ -87,16 +111,6 @@ class StageOutput:
 
 
 Layout = FixedWidth | LayerOutput | Union | Concat | Placed | Flattened | StageOutput
-
-
-def parts_of(layout: Layout) -> tuple[int, ...]:
-    """The layouts that this one is made of."""
-    match layout:
-        case Union() | Concat() | StageOutput():
-            return layout.parts
-        case Placed() | Flattened():
-            return (layout.part,)
-    return ()
 
 
 def channel_masks(layouts: Sequence[Layout], shape: Shape) -> list[int]:
@@ -129,28 +143,12 @@ def channel_masks(layouts: Sequence[Layout], shape: Shape) -> list[int]:
                     mask |= masks[part] << offset
                     offset += max(layouts[part].size, masks[part].bit_length())
             case Placed():
-                mask = placed_mask(layout, masks[layout.part])
+                mask = layout.mask(masks[layout.part])
             case Flattened(_, part, times):
                 run = (1 << times) - 1
                 mask = sum(run << (i * times) for i in set_bits(masks[part]))
         masks.append(mask)
     return masks
-
-
-def placed_mask(layout: Placed, part: int) -> int:
-    """The mask of a placed part with the mask `part`.
-
-    Channels that are new (in a layer wider than the original) come after the last old one, or
-    after all kept zeros.
-    """
-    count = len(layout.positions)
-    beyond = (layout.size if layout.zeros else layout.positions[-1] + 1) - count
-    mask = 0
-    for i in set_bits(part):
-        mask |= 1 << (layout.positions[i] if i < count else i + beyond)
-    if layout.zeros:
-        mask |= ((1 << layout.size) - 1) & ~sum(1 << p for p in layout.positions)
-    return mask
 
 
 def set_bits(mask: int) -> list[int]:
@@ -173,9 +171,8 @@ def kept_channels(layouts: Sequence[Layout], masks: Sequence[int], index: int) -
         case Concat(_, parts):
             numbers, offset = [], 0
             for part in parts:
-                numbers += [
-                    n + offset if n >= 0 else n for n in kept_channels(layouts, masks, part)
-                ]
+                inner = kept_channels(layouts, masks, part)
+                numbers += [n + offset if n >= 0 else n for n in inner]
                 offset += layouts[part].size
             return numbers
         case Flattened(_, part, times):

@@ -5,7 +5,7 @@ import threading
 from torch import fx, nn
 
 from .layouts import FixedWidth, StageOutput
-from .network_graph import block_of, trace_in_training
+from .network_graph import block_of, in_mode, trace_graph
 from .operations import read_operation
 from .reader import Layer, NetworkReader
 
@@ -51,9 +51,13 @@ def _freeze_inputs_of_training_layers(reader: NetworkReader) -> None:
     unseen = {n for n, m in leaves if any(True for _ in m.parameters()) and n not in called}
     if not unseen or isinstance(reader.model, fx.GraphModule):
         return
-    graph = trace_in_training(reader.model)
+    try:
+        with in_mode(reader.model, training=True):
+            graph, _ = trace_graph(reader.model)
+    except ValueError:  # the graph in evaluation mode is enough to go on
+        return
     makers = {name: reader.layout[node] for name, node in reader.maker.items()}
-    for node in graph.nodes if graph else ():
+    for node in graph.nodes:
         if node.op != "call_module" or str(node.target) not in unseen:
             continue
         reason = f"it feeds {str(node.target)!r}, which is there only in training"

@@ -101,10 +101,10 @@ class NetworkReader:
 
     def _shared_parameters(self) -> set[nn.Parameter]:
         """The parameters of modules that are called more than once, or that two modules share."""
-        calls = [n for n in self.graph.nodes if n.op == "call_module"]
         owners: Counter[nn.Parameter] = Counter()
-        for node in calls:
-            owners.update(set(self.module(node).parameters()))
+        for node in self.graph.nodes:
+            if node.op == "call_module":
+                owners.update(set(self.module(node).parameters()))
         return {parameter for parameter, count in owners.items() if count > 1}
 
     def origins(self, node: fx.Node) -> set[fx.Node]:
@@ -123,7 +123,7 @@ class NetworkReader:
 
     def shape(self, node: fx.Node) -> tuple[int, ...]:
         """The shape of the node's output; empty if that is no tensor."""
-        return tuple(self.outputs[node].shape or ())
+        return self.outputs[node].shape
 
     def tensors(self, node: fx.Node) -> list[fx.Node]:
         """The inputs of the node that are tensors."""
@@ -169,11 +169,8 @@ class NetworkReader:
         name = self.describe(node)
         if not reason:
             why = self.opaque.get(str(node.target))
-            reason = (
-                f"{name} cannot be traced: {why}"
-                if why
-                else f"{name} is not an operation known here"
-            )
+            reason = f"cannot be traced: {why}" if why else "is not an operation known here"
+            reason = f"{name} {reason}"
         self.freeze(node.all_input_nodes, reason)
         shape = self.shape(node)
         outputs = self.new(FixedWidth(shape[1] if len(shape) > 1 else 1))
