@@ -74,11 +74,7 @@ class Budget:
 
 
 def _number(amount: str | float, full: int) -> float:
-    """The cost that an amount stands for, in a network that costs `full`.
-
-    >>> _number("50%", 200), _number(0.25, 200), _number("1.5K", 200), _number(150, 200)
-    (100.0, 50.0, 1500.0, 150.0)
-    """
+    """The cost that an amount stands for, in a network that costs `full`."""
     found = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([%KMGB]?)\s*", str(amount), re.IGNORECASE)
     try:
         number = float(found[1]) if found else 0.0

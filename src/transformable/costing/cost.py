@@ -141,8 +141,6 @@ def layer_cost(layer: Layer, c_in: int, c_out: int) -> Cost:
 @lru_cache(maxsize=10_000)
 def cost_coefficients(layer: Layer, metric: Metric) -> tuple[int, int, int, int]:
     """The a, b, c, d with which a layer costs a + b c_in + c c_out + d c_in c_out."""
-    costs = [
-        [getattr(layer_cost(layer, c_in, c_out), metric) for c_out in (0, 1)] for c_in in (0, 1)
-    ]
-    a, b, c = costs[0][0], costs[1][0] - costs[0][0], costs[0][1] - costs[0][0]
-    return a, b, c, costs[1][1] - a - b - c
+    sizes = ((0, 0), (1, 0), (0, 1), (1, 1))
+    a, a_b, a_c, total = (getattr(layer_cost(layer, *size), metric) for size in sizes)
+    return a, a_b - a, a_c - a, total - a_b - a_c + a

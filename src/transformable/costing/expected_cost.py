@@ -120,9 +120,8 @@ class RandomWidths:
                 name: torch.eye(len(self.probabilities[name]), dtype=torch.float64)[i]
                 for name, i in known.items()
             }
-            terms.append(
-                weight * function(RandomWidths(self.masks, {**self.probabilities, **one_hot}))
-            )
+            given = RandomWidths(self.masks, {**self.probabilities, **one_hot})
+            terms.append(weight * function(given))
         return torch.stack(terms).sum(0)
 
     def p(self, index: int) -> Tensor:

@@ -105,7 +105,7 @@ class Pruning:
             self.reconstruct(readers, targets)
 
     def reads(self, layer: Layer, head: str) -> bool:
-        channels = self.groups.channels(layer.inputs)
+        channels = self.groups.channels[layer.inputs]
         return layer.kind in ("conv", "linear") and any(c and c[0] == head for c in channels)
 
     def targets(self, readers: list[Layer]) -> dict[str, Tensor]:
@@ -127,7 +127,7 @@ class Pruning:
 
         def observe(layer: Layer, module: Any, x: Tensor) -> None:
             ins, outs = self.kept_indices(layer)
-            channels = self.groups.channels(layer.inputs)
+            channels = self.groups.channels[layer.inputs]
             own = [c[1] if (c := channels[i]) and c[0] == head else -1 for i in ins.tolist()]
             columns = torch.tensor(own).repeat_interleave(layer.area)
             step = -(-len(outs) // OUTPUTS)

@@ -86,7 +86,7 @@ class Gates:
         """Close the gates of all channels that a shape does not keep."""
         kept = self.groups.kept(shape)
         for layer, module in self._modules:
-            channels = self.groups.channels(layer.outputs)
+            channels = self.groups.channels[layer.outputs]
             stay = [channel is None or channel[1] in kept[channel[0]] for channel in channels]
             module.gate.copy_(torch.tensor(stay))
             module.squares *= MEMORY

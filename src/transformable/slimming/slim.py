@@ -168,11 +168,7 @@ def _drop_blocks(small: nn.Module, space: Space, shape: Shape) -> None:
 
 
 def _as_graph(
-    small: nn.Module,
-    space: Space,
-    shape: Shape,
-    unequal: Sequence[ResidualAdd],
-    masks: Sequence[int],
+    small: nn.Module, space: Space, shape: Shape, unequal: list[ResidualAdd], masks: list[int]
 ) -> fx.GraphModule:
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}

@@ -1,7 +1,7 @@
 """The torch.fx graph of a network: its nodes, the shapes of their outputs, its stages."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -39,11 +39,7 @@ class Tracer(fx.Tracer):
         return leaf or super().is_leaf_module(m, module_qualified_name)
 
     def call_module(
-        self,
-        m: nn.Module,
-        forward: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        self, m: nn.Module, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         # an attribute of a proxy becomes a node only when it is used: do that outside of `m`
         fx.node.map_aggregate((args, kwargs), lambda a: a.node if isinstance(a, fx.Proxy) else a)

@@ -21,26 +21,22 @@ def read_network(
 ) -> NetworkReader:
     """Find all layers, residual adds and layouts of the network."""
     with _TRACING:
-        return _read(model, input_shape, residual)
-
-
-def _read(model: nn.Module, input_shape: tuple[int, int, int], residual: str) -> NetworkReader:
-    reader = NetworkReader(model, input_shape, residual)
-    ends = {stage.ends[-1]: stage for stage in reader.stages.values()}
-    for node in reader.graph.nodes:
-        inputs = node.all_input_nodes
-        reader.ancestors[node] = set(inputs).union(*(reader.ancestors[i] for i in inputs))
-        reader.depth[node] = max((reader.depth[i] for i in inputs), default=0)
-        index = _read_node(reader, node)
-        if index is not None:
-            reader.layout[node] = index
-        if node in ends:
-            parts = tuple(reader.layout[end] for end in ends[node].ends)
-            output = StageOutput(reader.size(parts[0]), ends[node].name, parts)
-            reader.layout[node] = reader.new(output)
-    _freeze_inputs_of_training_layers(reader)
-    _add_other_parameters(reader)
-    return reader
+        reader = NetworkReader(model, input_shape, residual)
+        ends = {stage.ends[-1]: stage for stage in reader.stages.values()}
+        for node in reader.graph.nodes:
+            inputs = node.all_input_nodes
+            reader.ancestors[node] = set(inputs).union(*(reader.ancestors[i] for i in inputs))
+            reader.depth[node] = max((reader.depth[i] for i in inputs), default=0)
+            index = _read_node(reader, node)
+            if index is not None:
+                reader.layout[node] = index
+            if node in ends:
+                parts = tuple(reader.layout[end] for end in ends[node].ends)
+                output = StageOutput(reader.size(parts[0]), ends[node].name, parts)
+                reader.layout[node] = reader.new(output)
+        _freeze_inputs_of_training_layers(reader)
+        _add_other_parameters(reader)
+        return reader
 
 
 def _freeze_inputs_of_training_layers(reader: NetworkReader) -> None:
