@@ -75,11 +75,9 @@ class Budget:
 
 def _number(amount: str | float, full: int) -> float:
     """The cost that an amount stands for, in a network that costs `full`."""
-    found = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([%KMGB]?)\s*", str(amount), re.IGNORECASE)
-    try:
-        number = float(found[1]) if found else 0.0
-    except ValueError:
-        number = 0.0
+    pattern = r"\s*((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[0-9]+)?)\s*([%KMGB]?)\s*"
+    found = re.fullmatch(pattern, str(amount), re.IGNORECASE)
+    number = float(found[1]) if found else 0.0
     if not found or not number > 0:
         raise ValueError(
             f"a budget is a fraction (0.5) or a number (20M, 150K, 1.2G) above 0, not {amount!r}"

@@ -123,14 +123,12 @@ def _layers(space: Space, shape: Shape) -> Iterator[tuple[Layer, int, int]]:
 def layer_cost(layer: Layer, c_in: int, c_out: int) -> Cost:
     """The cost of a layer with c_in input and c_out output channels."""
     match layer.kind:
-        case "conv":
-            weights = c_in * c_out * layer.area
+        case "conv" | "depthwise conv":
+            filters = c_out * (c_in if layer.kind == "conv" else 1)
+            weights = filters * layer.area
             return Cost(weights * layer.pixels, weights + layer.bias * c_out)
         case "norm":
             return Cost(0, (layer.affine + layer.bias) * c_out)
-        case "depthwise conv":
-            weights = c_out * layer.area
-            return Cost(weights * layer.pixels, weights + layer.bias * c_out)
         case "linear":
             weights = (c_in + layer.bias) * c_out
             return Cost(weights, weights)

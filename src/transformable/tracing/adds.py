@@ -9,7 +9,7 @@ from typing import Any
 from torch import fx, nn
 
 from .layouts import Placed, Union
-from .network_graph import block_of, path_of
+from .network_graph import path_of
 from .reader import Layer, NetworkReader, ResidualAdd
 
 __all__ = ["read_add", "read_mul", "read_padded_add"]
@@ -34,7 +34,7 @@ def read_padded_add(reader: NetworkReader, node: fx.Node) -> int | None:
         parts=parts,
         outputs=reader.new(Union(module.width, parts)),
         module=str(node.target),
-        block=block_of(reader.stages, str(node.target)),
+        block=reader.block_of(str(node.target)),
     )
     reader.adds.append(residual_add)
     return residual_add.outputs
@@ -69,8 +69,9 @@ def _residual(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> i
         return one
     if _is_projection(reader, a, b) or _is_projection(reader, b, a):
         short, main = sorted((a, b), key=reader.depth.__getitem__)
-        if ties.layer_of(reader.layout[short]) and reader.depth[short] < reader.depth[main]:
-            ties.mark_shortcut(reader.layout[short])
+        layer = ties.layer_of(reader.layout[short])
+        if layer and reader.depth[short] < reader.depth[main]:
+            ties.shortcuts.add(layer)
             _drop_projection_norm(reader, node, short)
         return _tie(reader, node, a, b)
     if ties.has_concat(one) or ties.has_concat(two):
@@ -109,7 +110,7 @@ def _pad(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> Residu
         parts=parts,
         outputs=reader.new(Union(reader.shape(node)[1], parts)),
         module=_add_module(reader, node),
-        block=block_of(reader.stages, path_of(node)),
+        block=reader.block_of(path_of(node)),
     )
 
 
@@ -140,7 +141,7 @@ def _project(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> Re
     name = module or f"projections.{node.name}"
     while not module and name in reader.modules:
         name += "_"  # a network that was slimmed before may have a projection of this name
-    block = block_of(reader.stages, path_of(node))
+    block = reader.block_of(path_of(node))
     conv = Layer(
         name=f"{name}.0",
         kind="conv",

@@ -12,16 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ..layers import PaddedAdd
 
-__all__ = [
-    "Stage",
-    "block_of",
-    "find_stages",
-    "in_mode",
-    "inside",
-    "path_of",
-    "run_once",
-    "trace_graph",
-]
+__all__ = ["Stage", "find_stages", "in_mode", "inside", "path_of", "run_once", "trace_graph"]
 
 
 class Tracer(fx.Tracer):
@@ -166,8 +157,7 @@ def find_stages(
     for name, module in reversed(list(model.named_modules())):
         if any(other.startswith(f"{name}.") or not name for other in stages):
             continue
-        stage = _stage(name, module, graph, outputs)
-        if stage is not None:
+        if stage := _stage(name, module, graph, outputs):
             stages[name] = stage
     order = {node: i for i, node in enumerate(graph.nodes)}
     return dict(sorted(stages.items(), key=lambda item: order[item[1].ends[0]]))
@@ -202,12 +192,3 @@ def _stage(
         blocks.append(path)
         ends.append(ends_here[0])
     return Stage(name, tuple(blocks), tuple(ends))
-
-
-def block_of(stages: Mapping[str, Stage], path: str) -> tuple[str, int] | None:
-    """The stage and the index of the block that contains a module or parameter."""
-    for stage in stages.values():
-        for i, block in enumerate(stage.blocks):
-            if f"{path}.".startswith(f"{block}."):
-                return stage.name, i
-    return None

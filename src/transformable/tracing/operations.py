@@ -57,7 +57,7 @@ def read_conv(reader: NetworkReader, node: fx.Node) -> int | None:
     if inputs is None or len(reader.shape(source)) != 4:
         return reader.unknown(node)
     if module.groups == 1:
-        return reader.add_free_layer(node, "conv", inputs, module.out_channels)
+        return reader.add_free_layer(node, "conv", inputs)
     if module.groups == module.in_channels == module.out_channels:
         reader.add_layer(node, "depthwise conv", inputs, inputs)
         return inputs
@@ -66,12 +66,11 @@ def read_conv(reader: NetworkReader, node: fx.Node) -> int | None:
 
 
 def read_linear(reader: NetworkReader, node: fx.Node) -> int | None:
-    module: nn.Linear = reader.module(node)
     [source] = node.all_input_nodes
     inputs = reader.layout.get(source)
     if inputs is None or len(reader.shape(source)) != 2:
         return reader.unknown(node)
-    return reader.add_free_layer(node, "linear", inputs, module.out_features)
+    return reader.add_free_layer(node, "linear", inputs)
 
 
 def read_norm(reader: NetworkReader, node: fx.Node) -> int | None:

@@ -5,7 +5,7 @@ import threading
 from torch import fx, nn
 
 from .layouts import FixedWidth, StageOutput
-from .network_graph import block_of, in_mode, trace_graph
+from .network_graph import in_mode, trace_graph
 from .operations import read_operation
 from .reader import Layer, NetworkReader
 
@@ -96,7 +96,7 @@ def _add_other_parameters(reader: NetworkReader) -> None:
                 kind="constant",
                 inputs=index,
                 outputs=index,
-                block=block_of(reader.stages, name),
+                block=reader.block_of(name),
                 params=parameter.numel(),
                 order=len(reader.order),
             )

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
-from typing import Literal, Self, get_args
+from typing import Self, get_args
 
 import torch
 from torch import fx, nn
 
-from ..settings import RATIOS
+from ..settings import RATIOS, Residual, Sizes
 from ..shape import Shape
 from ..spelling import nearest
 from .layouts import Layout, channel_masks
@@ -18,9 +18,6 @@ from .read_network import OUTPUT, read_network
 from .reader import Layer, ResidualAdd
 
 __all__ = ["Space"]
-
-Residual = Literal["pad", "project", "tied"]
-Search = Literal["both", "width", "depth"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,7 +64,7 @@ class Space:
         divisor: int = 1,
         depth_step: int = 1,
         residual: Residual = "pad",
-        search: Search = "both",
+        search: Sizes = "both",
     ) -> Self:
         """Read a network once, on an image of `input_shape` (channels, height, width).
 
@@ -211,7 +208,7 @@ def _check_options(
     residual: str,
     search: str,
 ) -> None:
-    for name, choice, known in (("residual", residual, Residual), ("search", search, Search)):
+    for name, choice, known in (("residual", residual, Residual), ("search", search, Sizes)):
         if choice not in get_args(known):
             names = ", ".join(get_args(known))
             raise ValueError(f"{name} must be one of {names}, not {choice!r}")

@@ -19,7 +19,8 @@ class WidthTies:
         self.frozen: dict[str, str] = {}
         self._parent: dict[str, str] = {}
         self._follows: dict[str, int] = {}
-        self._shortcuts: set[str] = set()
+        # a projection shortcut never names its group: the block's last convolution does
+        self.shortcuts: set[str] = set()
 
     def root(self, layer: str) -> str:
         """The layer that stands for the group of this one."""
@@ -64,12 +65,6 @@ class WidthTies:
         for layer in self.leaves(index):
             self.frozen.setdefault(self.root(layer), reason)
 
-    def mark_shortcut(self, index: int) -> None:
-        """A projection shortcut never names its group: the block's last convolution does."""
-        layer = self.layer_of(index)
-        assert layer is not None
-        self._shortcuts.add(layer)
-
     def tie(self, one: int, two: int, reason: str) -> int:
         """Make two layouts equal in every shape; where that is impossible, freeze both."""
         one, two = self.resolve(one), self.resolve(two)
@@ -108,7 +103,7 @@ class WidthTies:
     def groups(self, layers: list[str]) -> dict[str, str]:
         """For each layer that may change, the first layer of its group; `layers` in order."""
         first: dict[str, str] = {}
-        for layer in sorted(layers, key=self._shortcuts.__contains__):
+        for layer in sorted(layers, key=self.shortcuts.__contains__):
             first.setdefault(self.root(layer), layer)
         return {
             layer: first[self.root(layer)]
