@@ -66,9 +66,8 @@ def _reshape(small: nn.Module, space: Space, shape: Shape) -> nn.Module:
     masks = space.masks(shape)
     for layer in space.layers:
         if layer.kind != "constant" and space.keeps(layer, shape):
-            outs, ins = (
-                kept_channels(space.layouts, masks, i) for i in (layer.outputs, layer.inputs)
-            )
+            outs = kept_channels(space.layouts, masks, layer.outputs)
+            ins = kept_channels(space.layouts, masks, layer.inputs)
             resize(small.get_submodule(layer.name), layer, outs, ins)
             if layer.original_only:
                 small.set_submodule(layer.name, nn.Identity())
@@ -145,9 +144,8 @@ def _alignment(add: ResidualAdd, space: Space, masks: Sequence[int], like: nn.Mo
 def _projection(add: ResidualAdd, space: Space, masks: Sequence[int]) -> nn.Sequential:
     """A projection that starts as the identity on the channels that both sides have."""
     layer, *norm = add.projection
-    ins, outs = (
-        torch.tensor(kept_channels(space.layouts, masks, i)) for i in (layer.inputs, layer.outputs)
-    )
+    ins = torch.tensor(kept_channels(space.layouts, masks, layer.inputs))
+    outs = torch.tensor(kept_channels(space.layouts, masks, layer.outputs))
     conv = nn.Conv2d(len(ins), len(outs), 1, bias=False)
     with torch.no_grad():
         same = (outs[:, None] == ins) & (ins >= 0)

@@ -73,13 +73,12 @@ def _residual(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> i
         if layer and reader.depth[short] < reader.depth[main]:
             ties.shortcuts.add(layer)
             _drop_projection_norm(reader, node, short)
-        return _tie(reader, node, a, b)
-    if ties.has_concat(one) or ties.has_concat(two):
-        # channels of a concatenation shift when an earlier one is dropped: padding cannot align
-        return _tie(reader, node, a, b)
-    add = (_project if reader.residual == "project" else _pad)(reader, node, a, b)
-    reader.adds.append(add)
-    return add.outputs
+    # channels of a concatenation shift when an earlier one is dropped: padding cannot align
+    elif not ties.has_concat(one) and not ties.has_concat(two):
+        add = (_project if reader.residual == "project" else _pad)(reader, node, a, b)
+        reader.adds.append(add)
+        return add.outputs
+    return _tie(reader, node, a, b)
 
 
 read_add = partial(_read_pair, _residual)
@@ -93,11 +92,9 @@ def _is_projection(reader: NetworkReader, own: fx.Node, other: fx.Node) -> bool:
         return False
     maker = reader.maker[layer]
     others = {reader.maker[name] for name in reader.ties.leaves(reader.layout[other])}
-    return (
-        bool(others)
-        and maker not in reader.ancestors[other] | {other}
-        and not others & (reader.ancestors[maker] | {maker})
-    )
+    if not others or maker in reader.ancestors[other] | {other}:
+        return False
+    return not others & (reader.ancestors[maker] | {maker})
 
 
 def _pad(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> ResidualAdd:

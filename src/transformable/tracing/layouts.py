@@ -1,7 +1,5 @@
-"""Layouts: which channels of a tensor exist, as a function of the shape.
+"""Layouts: which channels of a tensor exist, as a bit mask that depends on the shape.
 
-Tracing describes the channels of each tensor once, symbolically. For a given shape a layout is a
-bit mask over channel positions: a union is an `or`, a concatenation a shift, a width a bit count.
 A layout refers to its parts by their index in the list of layouts, where parts come first.
 """
 
