@@ -57,15 +57,10 @@ def initialise(network: nn.Module) -> None:
         match module:
             case nn.Conv2d():
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-                _zero(module.bias)
             case nn.Linear():
                 nn.init.normal_(module.weight, 0, 0.01)
-                _zero(module.bias)
             case _ if hasattr(module, "reset_parameters"):
                 reset: Any = module.reset_parameters
                 reset()
-
-
-def _zero(bias: Tensor | None) -> None:
-    if bias is not None:
-        nn.init.zeros_(bias)
+        if isinstance(module, nn.Conv2d | nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 __all__ = ["Shape"]
 
-
 LARGEST = 1_000_000
 
 
@@ -32,8 +31,10 @@ class Shape:
     channels: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for what in ("widths", "depths", "channels"):
+            if not isinstance(getattr(self, what), Mapping):
+                raise ValueError(f"{what} must map names to sizes, not be {getattr(self, what)!r}")
         for what, sizes in (("width", self.widths), ("depth", self.depths)):
-            _mapping(f"{what}s", sizes)
             for name, size in sizes.items():
                 whole = isinstance(size, Integral) and not isinstance(size, bool)
                 if not whole or not 1 <= size <= LARGEST:
@@ -42,7 +43,6 @@ class Shape:
                     )
             # plain integers, also if they were given as numpy's
             object.__setattr__(self, f"{what}s", {name: int(size) for name, size in sizes.items()})
-        _mapping("channels", self.channels)
         channels = {name: tuple(indexes) for name, indexes in self.channels.items()}
         for name, indexes in channels.items():
             if any(type(i) is not int or i < 0 for i in indexes):
@@ -102,12 +102,5 @@ class Shape:
             raise ValueError('a shape must be a JSON object with "widths" and "depths"')
         unknown = set(record) - {"widths", "depths", "channels"}
         if unknown:
-            raise ValueError(
-                f"a shape has no {sorted(unknown)[0]!r}; it has widths, depths, channels"
-            )
+            raise ValueError(f"a shape has no {min(unknown)!r}; it has widths, depths, channels")
         return cls(**record)
-
-
-def _mapping(what: str, value: object) -> None:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{what} must map names to sizes, not be {value!r}")

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 import transformable as tas
 from support.networks import NETWORKS
 from transformable.costing.expected_cost import Expectation
-from transformable.tracing.space import Residual
+from transformable.settings import Residual
 
 
 def random_probabilities(space: tas.Space, seed: int) -> dict[str, Tensor]:

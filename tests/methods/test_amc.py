@@ -30,9 +30,9 @@ from transformable.methods.amc import (
 from transformable.methods.interface import Context
 from transformable.methods.pfec import l1
 from transformable.runs.progress import Silent
-from transformable.settings import Metric, Searching
+from transformable.settings import Metric, Residual, Searching
 from transformable.tracing.channel_groups import ChannelGroups
-from transformable.tracing.space import Residual, Space
+from transformable.tracing.space import Space
 from transformable.training.evaluate import evaluate
 from transformable.training.session import Session
 

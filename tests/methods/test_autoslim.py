@@ -24,12 +24,12 @@ from transformable.methods.autoslim import (
     slim_forward,
 )
 from transformable.methods.interface import Context
-from transformable.settings import Metric, Searching
+from transformable.settings import Metric, Residual, Searching
 from transformable.shape import Shape
 from transformable.slimming.slim import slim
 from transformable.slimming.sort_channels import importance
 from transformable.tracing.channel_groups import ChannelGroups
-from transformable.tracing.space import Residual, Space
+from transformable.tracing.space import Space
 from transformable.training.session import Session
 
 

@@ -20,10 +20,10 @@ from transformable.methods import cp as module
 from transformable.methods._reconstruction import lasso_problem, least_squares, ranking, windows
 from transformable.methods.cp import Pruning, cp
 from transformable.methods.interface import Context
-from transformable.settings import Metric, Searching
+from transformable.settings import Metric, Residual, Searching
 from transformable.slimming.slim import slim
 from transformable.tracing.channel_groups import ChannelGroups
-from transformable.tracing.space import Residual, Space
+from transformable.tracing.space import Space
 from transformable.training.session import Session
 
 

@@ -18,7 +18,7 @@ from transformable.costing.budget import Budget
 from transformable.searching import derive as derive_module
 from transformable.searching import integer_program
 from transformable.searching.derive import check_possible, derive
-from transformable.tracing.space import Residual
+from transformable.settings import Residual
 
 
 def random_probabilities(space: tas.Space, seed: int, sharpness: float = 2.0) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ from torch import fx, nn
 import transformable as tas
 from support.counted_costs import counted_macs, counted_params
 from support.networks import NETWORKS, PaddedResNet, randomise
-from transformable.tracing import kept_channels
+from transformable.tracing.layouts import kept_channels
 
 SIZES = {"resnet20": 32, "resnet164": 16, "resnet50": 64, "mobilenet_v2": 32}
 NAMES = [*SIZES, *NETWORKS]

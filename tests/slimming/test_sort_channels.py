@@ -9,8 +9,8 @@ from torch import nn
 
 import transformable as tas
 from support.networks import NETWORKS, randomise
+from transformable.settings import Residual
 from transformable.slimming.sort_channels import sort_channels
-from transformable.tracing.space import Residual
 
 
 @pytest.mark.parametrize("residual", ["pad", "project", "tied"])

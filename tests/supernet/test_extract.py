@@ -10,8 +10,7 @@ import transformable as tas
 from support.counted_costs import counted_macs
 from support.networks import NETWORKS, randomise
 from support.supernets import ODD_NETWORKS, draw_of
-from transformable.settings import Align
-from transformable.tracing.space import Residual
+from transformable.settings import Align, Residual
 
 RATIOS = (0.3, 0.5, 0.75, 1.0)
 KNOWN = {

@@ -11,11 +11,10 @@ from torch import Tensor, nn
 import transformable as tas
 from support.networks import NETWORKS, randomise
 from support.supernets import ODD_NETWORKS, draw_of
-from transformable.settings import Align
+from transformable.settings import Align, Residual
 from transformable.supernet.candidate_norms import CandidateNorms
 from transformable.supernet.sampling import Draw, draw_gumbel
 from transformable.supernet.supernet import SuperNet
-from transformable.tracing.space import Residual
 
 
 def cwi(x: Tensor, channels: int, align: str) -> Tensor:

@@ -42,7 +42,7 @@ def test_each_column_is_known_behind_a_concatenation() -> None:
     space = tas.Space.trace(net, (3, 16, 16))
     groups = ChannelGroups(space)
     layer = next(each for each in space.layers if each.name == "classifier")
-    seen = groups.channels(layer.inputs)
+    seen = groups.channels[layer.inputs]
     assert len(seen) == net.get_submodule("classifier").in_features
     # every channel of every group that is read there, once
     assert len(set(seen)) == len(seen)
@@ -56,8 +56,8 @@ def test_channels_move_with_the_padding_of_a_shortcut() -> None:
     assert pads
     for index in pads:
         place = space.layouts[index]
-        row = groups.channels(index)
-        inner = groups.channels(place.part)  # type: ignore[union-attr]
+        row = groups.channels[index]
+        inner = groups.channels[place.part]  # type: ignore[union-attr]
         assert [row[p] for p in place.positions] == inner  # type: ignore[union-attr]
         assert sum(channel is not None for channel in row) == len(inner)
 

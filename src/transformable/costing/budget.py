@@ -37,12 +37,7 @@ class Budget:
 
     @classmethod
     def of(
-        cls,
-        amount: str | float,
-        space: Space,
-        *,
-        metric: Metric = "macs",
-        tolerance: float = 0.05,
+        cls, amount: str | float, space: Space, *, metric: Metric = "macs", tolerance: float = 0.05
     ) -> "Budget":
         """From a fraction of the unpruned network (0.5) or a number of MACs or parameters (20M).
 
@@ -79,16 +74,10 @@ class Budget:
 
 
 def _number(amount: str | float, full: int) -> float:
-    """The cost that an amount stands for, in a network that costs `full`.
-
-    >>> _number("50%", 200), _number(0.25, 200), _number("1.5K", 200), _number(150, 200)
-    (100.0, 50.0, 1500.0, 150.0)
-    """
-    found = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([%KMGB]?)\s*", str(amount), re.IGNORECASE)
-    try:
-        number = float(found[1]) if found else 0.0
-    except ValueError:
-        number = 0.0
+    """The cost that an amount stands for, in a network that costs `full`."""
+    pattern = r"\s*((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[0-9]+)?)\s*([%KMGB]?)\s*"
+    found = re.fullmatch(pattern, str(amount), re.IGNORECASE)
+    number = float(found[1]) if found else 0.0
     if not found or not number > 0:
         raise ValueError(
             f"a budget is a fraction (0.5) or a number (20M, 150K, 1.2G) above 0, not {amount!r}"

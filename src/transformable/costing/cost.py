@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..settings import Metric
 from ..shape import Shape
-from ..tracing import Layer
+from ..tracing.reader import Layer
 from ..tracing.space import Space
 
 __all__ = [
@@ -123,14 +123,12 @@ def _layers(space: Space, shape: Shape) -> Iterator[tuple[Layer, int, int]]:
 def layer_cost(layer: Layer, c_in: int, c_out: int) -> Cost:
     """The cost of a layer with c_in input and c_out output channels."""
     match layer.kind:
-        case "conv":
-            weights = c_in * c_out * layer.area
+        case "conv" | "depthwise conv":
+            filters = c_out * (c_in if layer.kind == "conv" else 1)
+            weights = filters * layer.area
             return Cost(weights * layer.pixels, weights + layer.bias * c_out)
         case "norm":
             return Cost(0, (layer.affine + layer.bias) * c_out)
-        case "depthwise conv":
-            weights = c_out * layer.area
-            return Cost(weights * layer.pixels, weights + layer.bias * c_out)
         case "linear":
             weights = (c_in + layer.bias) * c_out
             return Cost(weights, weights)
@@ -141,8 +139,6 @@ def layer_cost(layer: Layer, c_in: int, c_out: int) -> Cost:
 @lru_cache(maxsize=10_000)
 def cost_coefficients(layer: Layer, metric: Metric) -> tuple[int, int, int, int]:
     """The a, b, c, d with which a layer costs a + b c_in + c c_out + d c_in c_out."""
-    costs = [
-        [getattr(layer_cost(layer, c_in, c_out), metric) for c_out in (0, 1)] for c_in in (0, 1)
-    ]
-    a, b, c = costs[0][0], costs[1][0] - costs[0][0], costs[0][1] - costs[0][0]
-    return a, b, c, costs[1][1] - a - b - c
+    sizes = ((0, 0), (1, 0), (0, 1), (1, 1))
+    a, a_b, a_c, total = (getattr(layer_cost(layer, *size), metric) for size in sizes)
+    return a, a_b - a, a_c - a, total - a_b - a_c + a

@@ -14,17 +14,8 @@ from torch import Tensor
 
 from ..settings import Metric
 from ..shape import Shape
-from ..tracing import (
-    Block,
-    Concat,
-    Flattened,
-    Layer,
-    LayerOutput,
-    Placed,
-    ResidualAdd,
-    StageOutput,
-    Union,
-)
+from ..tracing.layouts import Concat, Flattened, LayerOutput, Placed, StageOutput, Union
+from ..tracing.reader import Block, Layer, ResidualAdd
 from ..tracing.space import Space
 from .cost import cost_coefficients, layer_cost
 from .possible_masks import PossibleMasks
@@ -129,9 +120,8 @@ class RandomWidths:
                 name: torch.eye(len(self.probabilities[name]), dtype=torch.float64)[i]
                 for name, i in known.items()
             }
-            terms.append(
-                weight * function(RandomWidths(self.masks, {**self.probabilities, **one_hot}))
-            )
+            given = RandomWidths(self.masks, {**self.probabilities, **one_hot})
+            terms.append(weight * function(given))
         return torch.stack(terms).sum(0)
 
     def p(self, index: int) -> Tensor:

@@ -7,7 +7,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from ..tracing import FixedWidth, LayerOutput, Placed, StageOutput, Union, parts_of, placed_mask
+from ..tracing.layouts import FixedWidth, LayerOutput, Placed, StageOutput, Union
 from ..tracing.space import Space
 
 __all__ = ["PossibleMasks"]
@@ -28,12 +28,11 @@ class PossibleMasks:
     def _choices(self, index: int) -> frozenset[str]:
         """The layers and stages that a layout depends on."""
         layout = self.layouts[index]
-        own = set()
-        if isinstance(layout, LayerOutput):
-            own = {layout.layer}
-        elif isinstance(layout, StageOutput):
-            own = {layout.stage}
-        return frozenset(own).union(*map(self.choices, parts_of(layout)))
+        inner = frozenset[str]().union(*map(self.choices, layout.parts))
+        match layout:
+            case LayerOutput(_, choice) | StageOutput(_, choice):
+                return inner | {choice}
+        return inner
 
     def common(self, indexes: Iterable[int]) -> list[str]:
         """The choices that more than one of these layouts depend on."""
@@ -48,7 +47,7 @@ class PossibleMasks:
             case LayerOutput(_, layer):
                 return tuple((1 << width) - 1 for width in self.candidates[layer])
             case Placed() as layout:
-                return tuple(placed_mask(layout, mask) for mask in self.of(layout.part))
+                return tuple(layout.mask(mask) for mask in self.of(layout.part))
             case Union(_, parts):
                 masks = self.of(parts[0])
                 for part in parts[1:]:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ..tracing import Layer
 from ..tracing.channel_groups import ChannelGroups
+from ..tracing.reader import Layer
 from ._channel_choice import Scores
 
 __all__ = ["filters", "mean_score", "norms", "torch_pruning_criteria"]

@@ -25,8 +25,8 @@ from ..costing.cost import layer_cost
 from ..runs.progress import Progress
 from ..shape import Shape
 from ..slimming.slim import slim
-from ..tracing import Layer
 from ..tracing.channel_groups import ChannelGroups
+from ..tracing.reader import Layer
 from ..tracing.space import Space
 from ..training.train import preserve_random_state
 from ._calibration import CalibratedEvaluator

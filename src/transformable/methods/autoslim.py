@@ -28,8 +28,8 @@ from ..costing.budget import Budget
 from ..shape import Shape
 from ..slimming.slim import slim
 from ..slimming.sort_channels import importance
-from ..tracing import kept_channels
 from ..tracing.channel_groups import ChannelGroups
+from ..tracing.layouts import kept_channels
 from ..tracing.space import Space
 from ..training.train import Objective, cross_entropy, preserve_random_state
 from ._calibration import CalibratedEvaluator

@@ -26,8 +26,9 @@ from ..costing.budget import Budget
 from ..seeds import generator
 from ..shape import Shape
 from ..slimming.slim import slim
-from ..tracing import Layer, kept_channels
 from ..tracing.channel_groups import ChannelGroups
+from ..tracing.layouts import kept_channels
+from ..tracing.reader import Layer
 from ..tracing.space import Space
 from ..training.train import preserve_random_state
 from ._channel_choice import drop_single_channels, keep_by_ratio
@@ -104,7 +105,7 @@ class Pruning:
             self.reconstruct(readers, targets)
 
     def reads(self, layer: Layer, head: str) -> bool:
-        channels = self.groups.channels(layer.inputs)
+        channels = self.groups.channels[layer.inputs]
         return layer.kind in ("conv", "linear") and any(c and c[0] == head for c in channels)
 
     def targets(self, readers: list[Layer]) -> dict[str, Tensor]:
@@ -126,7 +127,7 @@ class Pruning:
 
         def observe(layer: Layer, module: Any, x: Tensor) -> None:
             ins, outs = self.kept_indices(layer)
-            channels = self.groups.channels(layer.inputs)
+            channels = self.groups.channels[layer.inputs]
             own = [c[1] if (c := channels[i]) and c[0] == head else -1 for i in ins.tolist()]
             columns = torch.tensor(own).repeat_interleave(layer.area)
             step = -(-len(outs) // OUTPUTS)

@@ -55,7 +55,7 @@ def norm_scales(model: nn.Module, groups: ChannelGroups) -> Scores:
     """The absolute scale of each channel; infinite where no norm scales it."""
     criterion = torch_pruning_criteria().BNScaleImportance(normalizer=None)
     scores = mean_score(norms(model, groups), groups, criterion)
-    scaled = {c for layer, _ in norms(model, groups) for c in groups.channels(layer.outputs)}
+    scaled = {c for layer, _ in norms(model, groups) for c in groups.channels[layer.outputs]}
     for head, values in scores.items():
         for i in range(len(values)):
             if (head, i) not in scaled:

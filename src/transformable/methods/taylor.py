@@ -23,8 +23,8 @@ from torch.nn.modules.batchnorm import _NormBase
 from ..costing.budget import Budget
 from ..shape import Shape
 from ..slimming.slim import slim
-from ..tracing import Layer
 from ..tracing.channel_groups import ChannelGroups
+from ..tracing.reader import Layer
 from ..tracing.space import Space
 from ._channel_choice import drop_single_channels, keep_by_rank
 from .interface import Context, MethodResult
@@ -86,7 +86,7 @@ class Gates:
         """Close the gates of all channels that a shape does not keep."""
         kept = self.groups.kept(shape)
         for layer, module in self._modules:
-            channels = self.groups.channels(layer.outputs)
+            channels = self.groups.channels[layer.outputs]
             stay = [channel is None or channel[1] in kept[channel[0]] for channel in channels]
             module.gate.copy_(torch.tensor(stay))
             module.squares *= MEMORY

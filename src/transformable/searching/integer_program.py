@@ -21,16 +21,8 @@ from ..costing.budget import Budget
 from ..costing.cost import cost_coefficients, layer_cost
 from ..costing.possible_masks import PossibleMasks
 from ..settings import Metric
-from ..tracing import (
-    Concat,
-    Flattened,
-    Layer,
-    LayerOutput,
-    Placed,
-    ResidualAdd,
-    StageOutput,
-    Union,
-)
+from ..tracing.layouts import Concat, Flattened, LayerOutput, Placed, StageOutput, Union
+from ..tracing.reader import Layer, ResidualAdd
 from ..tracing.space import Space
 
 __all__ = ["most_probable"]

@@ -10,7 +10,9 @@ from torch import fx, nn
 
 from ..layers import PaddedAdd, initialise
 from ..shape import Shape
-from ..tracing import Layer, ResidualAdd, inside, kept_channels, set_bits
+from ..tracing.layouts import kept_channels, set_bits
+from ..tracing.network_graph import inside
+from ..tracing.reader import Layer, ResidualAdd
 from ..tracing.space import Space
 
 __all__ = ["check_same_network", "resize", "revive_dropout", "slim"]
@@ -64,9 +66,8 @@ def _reshape(small: nn.Module, space: Space, shape: Shape) -> nn.Module:
     masks = space.masks(shape)
     for layer in space.layers:
         if layer.kind != "constant" and space.keeps(layer, shape):
-            outs, ins = (
-                kept_channels(space.layouts, masks, i) for i in (layer.outputs, layer.inputs)
-            )
+            outs = kept_channels(space.layouts, masks, layer.outputs)
+            ins = kept_channels(space.layouts, masks, layer.inputs)
             resize(small.get_submodule(layer.name), layer, outs, ins)
             if layer.original_only:
                 small.set_submodule(layer.name, nn.Identity())
@@ -143,9 +144,8 @@ def _alignment(add: ResidualAdd, space: Space, masks: Sequence[int], like: nn.Mo
 def _projection(add: ResidualAdd, space: Space, masks: Sequence[int]) -> nn.Sequential:
     """A projection that starts as the identity on the channels that both sides have."""
     layer, *norm = add.projection
-    ins, outs = (
-        torch.tensor(kept_channels(space.layouts, masks, i)) for i in (layer.inputs, layer.outputs)
-    )
+    ins = torch.tensor(kept_channels(space.layouts, masks, layer.inputs))
+    outs = torch.tensor(kept_channels(space.layouts, masks, layer.outputs))
     conv = nn.Conv2d(len(ins), len(outs), 1, bias=False)
     with torch.no_grad():
         same = (outs[:, None] == ins) & (ins >= 0)
@@ -166,11 +166,7 @@ def _drop_blocks(small: nn.Module, space: Space, shape: Shape) -> None:
 
 
 def _as_graph(
-    small: nn.Module,
-    space: Space,
-    shape: Shape,
-    unequal: Sequence[ResidualAdd],
-    masks: Sequence[int],
+    small: nn.Module, space: Space, shape: Shape, unequal: list[ResidualAdd], masks: list[int]
 ) -> fx.GraphModule:
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 import torch
 from torch import Tensor, nn
 
-from ..tracing import Layer
 from ..tracing.channel_groups import ChannelGroups
+from ..tracing.reader import Layer
 from ..tracing.space import Space
 from .slim import resize
 

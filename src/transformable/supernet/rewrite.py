@@ -15,7 +15,8 @@ from torch import Tensor, fx, nn
 
 from ..shape import Shape
 from ..slimming.slim import revive_dropout, slim
-from ..tracing import FixedWidth, Layer, LayerOutput, StageOutput, Union, channel_masks
+from ..tracing.layouts import FixedWidth, LayerOutput, StageOutput, Union, channel_masks
+from ..tracing.reader import Layer
 from ..tracing.space import Space
 from .fuse_relus import fuse_relus
 from .mixed_layer import MixedLayer, mask_channels

@@ -2,24 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
 from torch import fx, nn
 
 from .layouts import Placed, Union
-from .network_graph import block_of, path_of
+from .network_graph import path_of
 from .reader import Layer, NetworkReader, ResidualAdd
 
 __all__ = ["read_add", "read_mul", "read_padded_add"]
 
-
-def read_mul(reader: NetworkReader, node: fx.Node) -> int | None:
-    return _combine(reader, node, _tie)
-
-
-def read_add(reader: NetworkReader, node: fx.Node) -> int | None:
-    return _combine(reader, node, _residual)
+Combine = Callable[[NetworkReader, fx.Node, fx.Node, fx.Node], int | None]
 
 
 def read_padded_add(reader: NetworkReader, node: fx.Node) -> int | None:
@@ -39,17 +34,13 @@ def read_padded_add(reader: NetworkReader, node: fx.Node) -> int | None:
         parts=parts,
         outputs=reader.new(Union(module.width, parts)),
         module=str(node.target),
-        block=block_of(reader.stages, str(node.target)),
+        block=reader.block_of(str(node.target)),
     )
     reader.adds.append(residual_add)
     return residual_add.outputs
 
 
-def _combine(
-    reader: NetworkReader,
-    node: fx.Node,
-    combine: Callable[[NetworkReader, fx.Node, fx.Node, fx.Node], int | None],
-) -> int | None:
+def _read_pair(combine: Combine, reader: NetworkReader, node: fx.Node) -> int | None:
     # a single number, even if it is a parameter, leaves the layout of the other as it is
     tensors = [t for t in reader.tensors(node) if t in reader.layout or prod(reader.shape(t)) > 1]
     if len(tensors) == 1:
@@ -78,14 +69,20 @@ def _residual(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> i
         return one
     if _is_projection(reader, a, b) or _is_projection(reader, b, a):
         short, main = sorted((a, b), key=reader.depth.__getitem__)
-        if ties.layer_of(reader.layout[short]) and reader.depth[short] < reader.depth[main]:
-            ties.mark_shortcut(reader.layout[short])
+        layer = ties.layer_of(reader.layout[short])
+        if layer and reader.depth[short] < reader.depth[main]:
+            ties.shortcuts.add(layer)
             _drop_projection_norm(reader, node, short)
-        return _tie(reader, node, a, b)
-    if ties.has_concat(one) or ties.has_concat(two):
-        # channels of a concatenation shift when an earlier one is dropped: padding cannot align
-        return _tie(reader, node, a, b)
-    return (_project if reader.residual == "project" else _pad)(reader, node, a, b)
+    # channels of a concatenation shift when an earlier one is dropped: padding cannot align
+    elif not ties.has_concat(one) and not ties.has_concat(two):
+        add = (_project if reader.residual == "project" else _pad)(reader, node, a, b)
+        reader.adds.append(add)
+        return add.outputs
+    return _tie(reader, node, a, b)
+
+
+read_add = partial(_read_pair, _residual)
+read_mul = partial(_read_pair, _tie)
 
 
 def _is_projection(reader: NetworkReader, own: fx.Node, other: fx.Node) -> bool:
@@ -95,29 +92,23 @@ def _is_projection(reader: NetworkReader, own: fx.Node, other: fx.Node) -> bool:
         return False
     maker = reader.maker[layer]
     others = {reader.maker[name] for name in reader.ties.leaves(reader.layout[other])}
-    return (
-        bool(others)
-        and maker not in reader.ancestors[other] | {other}
-        and not others & (reader.ancestors[maker] | {maker})
-    )
+    if not others or maker in reader.ancestors[other] | {other}:
+        return False
+    return not others & (reader.ancestors[maker] | {maker})
 
 
-def _pad(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> int:
+def _pad(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> ResidualAdd:
     unpadded = _unpadded(reader, a), _unpadded(reader, b)
     parts = tuple(index for _, index in unpadded)
-    outputs = reader.new(Union(reader.shape(node)[1], parts))
-    reader.adds.append(
-        ResidualAdd(
-            node=node,
-            sources=tuple(source for source, _ in unpadded),
-            operands=(reader.layout[a], reader.layout[b]),
-            parts=parts,
-            outputs=outputs,
-            module=_add_module(reader, node),
-            block=block_of(reader.stages, path_of(node)),
-        )
+    return ResidualAdd(
+        node=node,
+        sources=tuple(source for source, _ in unpadded),
+        operands=(reader.layout[a], reader.layout[b]),
+        parts=parts,
+        outputs=reader.new(Union(reader.shape(node)[1], parts)),
+        module=_add_module(reader, node),
+        block=reader.block_of(path_of(node)),
     )
-    return outputs
 
 
 def _unpadded(reader: NetworkReader, node: fx.Node) -> tuple[fx.Node, int]:
@@ -135,11 +126,10 @@ def _add_module(reader: NetworkReader, node: fx.Node) -> str | None:
     path = path_of(node)
     if not path or any(True for _ in reader.modules[path].children()):
         return None
-    alone = all(path_of(n) != path for n in reader.graph.nodes if n is not node)
-    return path if alone else None
+    return path if [path_of(n) for n in reader.graph.nodes].count(path) == 1 else None
 
 
-def _project(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> int:
+def _project(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> ResidualAdd:
     # the shortcut is the operand that passed through fewer convolutions
     shortcut = 1 if reader.depth[a] >= reader.depth[b] else 0
     operands = (reader.layout[a], reader.layout[b])
@@ -148,7 +138,7 @@ def _project(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> in
     name = module or f"projections.{node.name}"
     while not module and name in reader.modules:
         name += "_"  # a network that was slimmed before may have a projection of this name
-    block = block_of(reader.stages, path_of(node))
+    block = reader.block_of(path_of(node))
     conv = Layer(
         name=f"{name}.0",
         kind="conv",
@@ -159,20 +149,17 @@ def _project(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> in
         order=reader.order[node],
     )
     norm = replace(conv, name=f"{name}.1", kind="norm", inputs=outputs, bias=True)
-    reader.adds.append(
-        ResidualAdd(
-            node=node,
-            sources=(a, b),
-            operands=operands,
-            parts=operands,
-            outputs=outputs,
-            module=module,
-            block=block,
-            shortcut=shortcut,
-            projection=(conv, norm) if _has_projection_norm(reader, node) else (conv,),
-        )
+    return ResidualAdd(
+        node=node,
+        sources=(a, b),
+        operands=operands,
+        parts=operands,
+        outputs=outputs,
+        module=module,
+        block=block,
+        shortcut=shortcut,
+        projection=(conv, norm) if _has_projection_norm(reader, node) else (conv,),
     )
-    return outputs
 
 
 def _identity_module(reader: NetworkReader, node: fx.Node) -> str | None:

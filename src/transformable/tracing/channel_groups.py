@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from ..shape import Shape
-from . import Concat, Flattened, Layer, LayerOutput, Placed, StageOutput, Union
+from .layouts import Concat, Flattened, LayerOutput, Placed, StageOutput, Union
+from .reader import Layer
 from .space import Space
 
 __all__ = ["Channel", "ChannelGroups"]
@@ -34,18 +35,13 @@ class ChannelGroups:
     def __init__(self, space: Space) -> None:
         self.space = space
         self.group_of, immovable = _find_groups(space)
-        self.sizes = {
-            name: size for name, size in space.full.widths.items() if self.group_of[name] == name
-        }
+        self.sizes = {n: size for n, size in space.full.widths.items() if self.group_of[n] == n}
         self.movable = self.sizes.keys() - immovable
         self.positions = cache(self._positions)
 
-    def channels(self, index: int) -> list[Channel | None]:
-        """The channel at each position of a layout; None where it never changes."""
-        return self._channels[index]
-
     @cached_property
-    def _channels(self) -> list[list[Channel | None]]:
+    def channels(self) -> list[list[Channel | None]]:
+        """For each layout, the channel at each position; None where it never changes."""
         table: list[list[Channel | None]] = []
         for layout in self.space.layouts:
             row: list[Channel | None] = [None] * layout.size
@@ -68,7 +64,7 @@ class ChannelGroups:
     def _positions(self, index: int) -> dict[str, Tensor]:
         """The positions in a layout of each movable group, a row for each of its channels."""
         found: dict[str, list[list[int]]] = {}
-        for position, channel in enumerate(self.channels(index)):
+        for position, channel in enumerate(self.channels[index]):
             if channel is not None and channel[0] in self.movable:
                 group, i = channel
                 found.setdefault(group, [[] for _ in range(self.sizes[group])])[i].append(position)
@@ -96,7 +92,7 @@ class ChannelGroups:
         """
         sums, counts = ({group: [0.0] * n for group, n in self.sizes.items()} for _ in range(2))
         for index, each in values:
-            for channel, value in zip(self.channels(index), each.tolist(), strict=True):
+            for channel, value in zip(self.channels[index], each.tolist(), strict=True):
                 if channel is not None:
                     group, i = channel
                     sums[group][i] += value

@@ -1,12 +1,11 @@
-"""Layouts: which channels of a tensor exist, as a function of the shape.
+"""Layouts: which channels of a tensor exist, as a bit mask that depends on the shape.
 
-Tracing describes the channels of each tensor once, symbolically. For a given shape a layout is a
-bit mask over channel positions: a union is an `or`, a concatenation a shift, a width a bit count.
 A layout refers to its parts by their index in the list of layouts, where parts come first.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ..shape import Shape
 
@@ -21,8 +20,6 @@ __all__ = [
     "Union",
     "channel_masks",
     "kept_channels",
-    "parts_of",
-    "placed_mask",
     "set_bits",
 ]
 
@@ -32,6 +29,7 @@ class FixedWidth:
     """All `size` channels, whatever the shape."""
 
     size: int
+    parts: ClassVar[tuple[int, ...]] = ()
 
 
 @dataclass(frozen=True)
@@ -40,6 +38,7 @@ class LayerOutput:
 
     size: int
     layer: str
+    parts: ClassVar[tuple[int, ...]] = ()
 
 
 @dataclass(frozen=True)
@@ -67,6 +66,25 @@ class Placed:
     positions: tuple[int, ...]
     zeros: bool
 
+    @property
+    def parts(self) -> tuple[int, ...]:
+        return (self.part,)
+
+    def mask(self, part: int) -> int:
+        """The mask of this layout if its part has the mask `part`.
+
+        Channels that are new (in a layer wider than the original) come after the last old one, or
+        after all kept zeros.
+        """
+        count = len(self.positions)
+        beyond = (self.size if self.zeros else self.positions[-1] + 1) - count
+        mask = 0
+        for i in set_bits(part):
+            mask |= 1 << (self.positions[i] if i < count else i + beyond)
+        if self.zeros:
+            mask |= ((1 << self.size) - 1) & ~sum(1 << p for p in self.positions)
+        return mask
+
 
 @dataclass(frozen=True)
 class Flattened:
@@ -75,6 +93,10 @@ class Flattened:
     size: int
     part: int
     times: int
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        return (self.part,)
 
 
 @dataclass(frozen=True)
@@ -87,16 +109,6 @@ class StageOutput:
 
 
 Layout = FixedWidth | LayerOutput | Union | Concat | Placed | Flattened | StageOutput
-
-
-def parts_of(layout: Layout) -> tuple[int, ...]:
-    """The layouts that this one is made of."""
-    match layout:
-        case Union() | Concat() | StageOutput():
-            return layout.parts
-        case Placed() | Flattened():
-            return (layout.part,)
-    return ()
 
 
 def channel_masks(layouts: Sequence[Layout], shape: Shape) -> list[int]:
@@ -129,28 +141,12 @@ def channel_masks(layouts: Sequence[Layout], shape: Shape) -> list[int]:
                     mask |= masks[part] << offset
                     offset += max(layouts[part].size, masks[part].bit_length())
             case Placed():
-                mask = placed_mask(layout, masks[layout.part])
+                mask = layout.mask(masks[layout.part])
             case Flattened(_, part, times):
                 run = (1 << times) - 1
                 mask = sum(run << (i * times) for i in set_bits(masks[part]))
         masks.append(mask)
     return masks
-
-
-def placed_mask(layout: Placed, part: int) -> int:
-    """The mask of a placed part with the mask `part`.
-
-    Channels that are new (in a layer wider than the original) come after the last old one, or
-    after all kept zeros.
-    """
-    count = len(layout.positions)
-    beyond = (layout.size if layout.zeros else layout.positions[-1] + 1) - count
-    mask = 0
-    for i in set_bits(part):
-        mask |= 1 << (layout.positions[i] if i < count else i + beyond)
-    if layout.zeros:
-        mask |= ((1 << layout.size) - 1) & ~sum(1 << p for p in layout.positions)
-    return mask
 
 
 def set_bits(mask: int) -> list[int]:
@@ -173,9 +169,8 @@ def kept_channels(layouts: Sequence[Layout], masks: Sequence[int], index: int) -
         case Concat(_, parts):
             numbers, offset = [], 0
             for part in parts:
-                numbers += [
-                    n + offset if n >= 0 else n for n in kept_channels(layouts, masks, part)
-                ]
+                inner = kept_channels(layouts, masks, part)
+                numbers += [n + offset if n >= 0 else n for n in inner]
                 offset += layouts[part].size
             return numbers
         case Flattened(_, part, times):

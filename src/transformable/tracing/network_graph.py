@@ -1,7 +1,7 @@
 """The torch.fx graph of a network: its nodes, the shapes of their outputs, its stages."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,17 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ..layers import PaddedAdd
 
-__all__ = [
-    "Stage",
-    "block_of",
-    "find_stages",
-    "in_mode",
-    "inside",
-    "path_of",
-    "run_once",
-    "trace_graph",
-    "trace_in_training",
-]
+__all__ = ["Stage", "find_stages", "in_mode", "inside", "path_of", "run_once", "trace_graph"]
 
 
 class Tracer(fx.Tracer):
@@ -36,16 +26,11 @@ class Tracer(fx.Tracer):
         # many networks write an identity shortcut as an empty Sequential: keep its node
         empty = isinstance(m, nn.Sequential) and len(m) == 0
         whole = isinstance(m, (PaddedAdd, nn.Conv2d, nn.Linear, nn.BatchNorm2d))
-        return (
-            empty or whole or _has_two_modes(m) or super().is_leaf_module(m, module_qualified_name)
-        )
+        leaf = empty or whole or _has_two_modes(m)
+        return leaf or super().is_leaf_module(m, module_qualified_name)
 
     def call_module(
-        self,
-        m: nn.Module,
-        forward: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        self, m: nn.Module, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         # an attribute of a proxy becomes a node only when it is used: do that outside of `m`
         fx.node.map_aggregate((args, kwargs), lambda a: a.node if isinstance(a, fx.Proxy) else a)
@@ -87,12 +72,14 @@ def trace_graph(model: nn.Module) -> tuple[fx.Graph, dict[str, str]]:
     if isinstance(model, fx.GraphModule):
         # already traced; its nodes still know the blocks that they came from
         graph = fx.Graph()
-        values: dict[fx.Node, fx.Node] = {}
-        graph.output(graph.graph_copy(model.graph, values))
+        graph.output(graph.graph_copy(model.graph, {}))
         return graph, {}
     tracer = Tracer()
     try:
-        graph = tracer.trace(model, _defaults(model))
+        # with the default values of the arguments, `if mask is not None` can be decided
+        parameters = inspect.signature(model.forward).parameters.values()
+        defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+        graph = tracer.trace(model, defaults)
     except Exception as error:
         reason = str(error).split("\n")[0]
         raise ValueError(
@@ -102,30 +89,11 @@ def trace_graph(model: nn.Module) -> tuple[fx.Graph, dict[str, str]]:
     return graph, tracer.opaque
 
 
-def trace_in_training(model: nn.Module) -> fx.Graph | None:
-    """The graph of the network in training mode, if it can be traced."""
-    try:
-        with in_mode(model, training=True):
-            return Tracer().trace(model, _defaults(model))
-    except Exception:  # the graph in evaluation mode is enough to go on
-        return None
-
-
-def _defaults(model: nn.Module) -> dict[str, Any]:
-    """The default values of arguments, so that `if mask is not None` can be decided."""
-    parameters = inspect.signature(model.forward).parameters
-    return {
-        name: parameter.default
-        for name, parameter in parameters.items()
-        if parameter.default is not parameter.empty
-    }
-
-
 @dataclass(frozen=True)
 class NodeOutput:
-    """The shape of a node's output, if that is a tensor, and its MACs for one image."""
+    """The shape of a node's output (empty if that is no tensor), and its MACs for one image."""
 
-    shape: torch.Size | None
+    shape: tuple[int, ...]
     macs: int
 
 
@@ -137,7 +105,7 @@ class _Runner(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         with FlopCounterMode(display=False) as counter:
             value = super().run_node(n)
-        shape = value.shape if isinstance(value, Tensor) else None
+        shape = tuple(value.shape) if isinstance(value, Tensor) else ()
         # two operations per multiply-accumulate, two images
         self.outputs[n] = NodeOutput(shape, counter.get_total_flops() // 4)
         return value
@@ -155,9 +123,8 @@ def run_once(
             runner.run(images)
     except Exception as error:
         reason = str(error).split("\n")[0]
-        raise ValueError(
-            f"the network does not take an input of {input_shape}: {reason}"
-        ) from error
+        message = f"the network does not take an input of {input_shape}: {reason}"
+        raise ValueError(message) from error
     return runner.outputs
 
 
@@ -190,8 +157,7 @@ def find_stages(
     for name, module in reversed(list(model.named_modules())):
         if any(other.startswith(f"{name}.") or not name for other in stages):
             continue
-        stage = _stage(name, module, graph, outputs)
-        if stage is not None:
+        if stage := _stage(name, module, graph, outputs):
             stages[name] = stage
     order = {node: i for i, node in enumerate(graph.nodes)}
     return dict(sorted(stages.items(), key=lambda item: order[item[1].ends[0]]))
@@ -213,7 +179,9 @@ def _stage(
         composite = any(True for _ in block.children())
         if not composite or not any(isinstance(m, nn.Conv2d) for m in block.modules()):
             return None
-        if len(ends_here) != 1 or len(sources) != 1 or _called_twice(nodes):
+        stacks = (node.meta.get("nn_module_stack", {}) for node in nodes)
+        called_twice = any("@" in key for stack in stacks for key in stack)
+        if len(ends_here) != 1 or len(sources) != 1 or called_twice:
             return None
         if ends:
             [source] = sources
@@ -224,16 +192,3 @@ def _stage(
         blocks.append(path)
         ends.append(ends_here[0])
     return Stage(name, tuple(blocks), tuple(ends))
-
-
-def _called_twice(nodes: list[fx.Node]) -> bool:
-    return any("@" in path for node in nodes for path in node.meta.get("nn_module_stack", {}))
-
-
-def block_of(stages: Mapping[str, Stage], path: str) -> tuple[str, int] | None:
-    """The stage and the index of the block that contains a module or parameter."""
-    for stage in stages.values():
-        for i, block in enumerate(stage.blocks):
-            if f"{path}.".startswith(f"{block}."):
-                return stage.name, i
-    return None

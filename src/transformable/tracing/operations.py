@@ -57,22 +57,20 @@ def read_conv(reader: NetworkReader, node: fx.Node) -> int | None:
     if inputs is None or len(reader.shape(source)) != 4:
         return reader.unknown(node)
     if module.groups == 1:
-        return reader.add_free_layer(node, "conv", inputs, module.out_channels)
+        return reader.add_free_layer(node, "conv", inputs)
     if module.groups == module.in_channels == module.out_channels:
         reader.add_layer(node, "depthwise conv", inputs, inputs)
         return inputs
-    return reader.unknown(
-        node, f"{reader.describe(node)} is a grouped convolution ({module.groups} groups)"
-    )
+    name = reader.describe(node)
+    return reader.unknown(node, f"{name} is a grouped convolution ({module.groups} groups)")
 
 
 def read_linear(reader: NetworkReader, node: fx.Node) -> int | None:
-    module: nn.Linear = reader.module(node)
     [source] = node.all_input_nodes
     inputs = reader.layout.get(source)
     if inputs is None or len(reader.shape(source)) != 2:
         return reader.unknown(node)
-    return reader.add_free_layer(node, "linear", inputs, module.out_features)
+    return reader.add_free_layer(node, "linear", inputs)
 
 
 def read_norm(reader: NetworkReader, node: fx.Node) -> int | None:
@@ -86,10 +84,9 @@ def read_norm(reader: NetworkReader, node: fx.Node) -> int | None:
 def read_prelu(reader: NetworkReader, node: fx.Node) -> int | None:
     if reader.module(node).num_parameters > 1:
         return read_norm(reader, node)
-    inputs = reader.layout.get(node.all_input_nodes[0])
     one = reader.new(FixedWidth(1))
     reader.add_layer(node, "norm", one, one)
-    return inputs
+    return reader.layout.get(node.all_input_nodes[0])
 
 
 def read_cat(reader: NetworkReader, node: fx.Node) -> int | None:
@@ -226,6 +223,8 @@ _SAME_MODULES = (
     nn.ReflectionPad2d, nn.ReplicationPad2d, nn.CircularPad2d,
 )  # fmt: skip
 
+_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.SyncBatchNorm, nn.InstanceNorm2d)
+
 _SAME_NAMES = (
     "relu", "relu_", "relu6", "leaky_relu", "leaky_relu_", "elu", "elu_", "selu", "selu_", "celu",
     "gelu", "silu", "mish", "hardswish", "hardsigmoid", "hardtanh", "hardtanh_", "sigmoid",
@@ -240,9 +239,7 @@ MODULES: dict[type, Operation] = {
     nn.Sequential: read_sequential,
     nn.Conv2d: read_conv,
     nn.Linear: read_linear,
-    **dict.fromkeys(
-        (nn.BatchNorm1d, nn.BatchNorm2d, nn.SyncBatchNorm, nn.InstanceNorm2d), read_norm
-    ),
+    **dict.fromkeys(_NORMS, read_norm),
     nn.PReLU: read_prelu,
     nn.Flatten: read_reshape,
     PaddedAdd: read_padded_add,

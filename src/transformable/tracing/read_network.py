@@ -5,7 +5,7 @@ import threading
 from torch import fx, nn
 
 from .layouts import FixedWidth, StageOutput
-from .network_graph import block_of, trace_in_training
+from .network_graph import in_mode, trace_graph
 from .operations import read_operation
 from .reader import Layer, NetworkReader
 
@@ -21,26 +21,22 @@ def read_network(
 ) -> NetworkReader:
     """Find all layers, residual adds and layouts of the network."""
     with _TRACING:
-        return _read(model, input_shape, residual)
-
-
-def _read(model: nn.Module, input_shape: tuple[int, int, int], residual: str) -> NetworkReader:
-    reader = NetworkReader(model, input_shape, residual)
-    ends = {stage.ends[-1]: stage for stage in reader.stages.values()}
-    for node in reader.graph.nodes:
-        inputs = node.all_input_nodes
-        reader.ancestors[node] = set(inputs).union(*(reader.ancestors[i] for i in inputs))
-        reader.depth[node] = max((reader.depth[i] for i in inputs), default=0)
-        index = _read_node(reader, node)
-        if index is not None:
-            reader.layout[node] = index
-        if node in ends:
-            parts = tuple(reader.layout[end] for end in ends[node].ends)
-            output = StageOutput(reader.size(parts[0]), ends[node].name, parts)
-            reader.layout[node] = reader.new(output)
-    _freeze_inputs_of_training_layers(reader)
-    _add_other_parameters(reader)
-    return reader
+        reader = NetworkReader(model, input_shape, residual)
+        ends = {stage.ends[-1]: stage for stage in reader.stages.values()}
+        for node in reader.graph.nodes:
+            inputs = node.all_input_nodes
+            reader.ancestors[node] = set(inputs).union(*(reader.ancestors[i] for i in inputs))
+            reader.depth[node] = max((reader.depth[i] for i in inputs), default=0)
+            index = _read_node(reader, node)
+            if index is not None:
+                reader.layout[node] = index
+            if node in ends:
+                parts = tuple(reader.layout[end] for end in ends[node].ends)
+                output = StageOutput(reader.size(parts[0]), ends[node].name, parts)
+                reader.layout[node] = reader.new(output)
+        _freeze_inputs_of_training_layers(reader)
+        _add_other_parameters(reader)
+        return reader
 
 
 def _freeze_inputs_of_training_layers(reader: NetworkReader) -> None:
@@ -51,9 +47,13 @@ def _freeze_inputs_of_training_layers(reader: NetworkReader) -> None:
     unseen = {n for n, m in leaves if any(True for _ in m.parameters()) and n not in called}
     if not unseen or isinstance(reader.model, fx.GraphModule):
         return
-    graph = trace_in_training(reader.model)
+    try:
+        with in_mode(reader.model, training=True):
+            graph, _ = trace_graph(reader.model)
+    except ValueError:  # the graph in evaluation mode is enough to go on
+        return
     makers = {name: reader.layout[node] for name, node in reader.maker.items()}
-    for node in graph.nodes if graph else ():
+    for node in graph.nodes:
         if node.op != "call_module" or str(node.target) not in unseen:
             continue
         reason = f"it feeds {str(node.target)!r}, which is there only in training"
@@ -96,7 +96,7 @@ def _add_other_parameters(reader: NetworkReader) -> None:
                 kind="constant",
                 inputs=index,
                 outputs=index,
-                block=block_of(reader.stages, name),
+                block=reader.block_of(name),
                 params=parameter.numel(),
                 order=len(reader.order),
             )

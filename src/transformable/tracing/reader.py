@@ -10,7 +10,7 @@ from typing import Any
 from torch import fx, nn
 
 from .layouts import FixedWidth, LayerOutput, Layout
-from .network_graph import block_of, find_stages, in_mode, path_of, run_once, trace_graph
+from .network_graph import find_stages, in_mode, path_of, run_once, trace_graph
 from .width_ties import WidthTies
 
 __all__ = ["Block", "Layer", "NetworkReader", "ResidualAdd"]
@@ -101,11 +101,19 @@ class NetworkReader:
 
     def _shared_parameters(self) -> set[nn.Parameter]:
         """The parameters of modules that are called more than once, or that two modules share."""
-        calls = [n for n in self.graph.nodes if n.op == "call_module"]
         owners: Counter[nn.Parameter] = Counter()
-        for node in calls:
-            owners.update(set(self.module(node).parameters()))
+        for node in self.graph.nodes:
+            if node.op == "call_module":
+                owners.update(set(self.module(node).parameters()))
         return {parameter for parameter, count in owners.items() if count > 1}
+
+    def block_of(self, path: str) -> Block:
+        """The block that contains a module or parameter."""
+        for stage in self.stages.values():
+            for i, block in enumerate(stage.blocks):
+                if f"{path}.".startswith(f"{block}."):
+                    return stage.name, i
+        return None
 
     def origins(self, node: fx.Node) -> set[fx.Node]:
         """The tensors that a number, such as a size, was computed from."""
@@ -123,7 +131,7 @@ class NetworkReader:
 
     def shape(self, node: fx.Node) -> tuple[int, ...]:
         """The shape of the node's output; empty if that is no tensor."""
-        return tuple(self.outputs[node].shape or ())
+        return self.outputs[node].shape
 
     def tensors(self, node: fx.Node) -> list[fx.Node]:
         """The inputs of the node that are tensors."""
@@ -152,13 +160,13 @@ class NetworkReader:
             size=self.shape(node)[2:] or (1, 1),
             bias=getattr(module, "bias", None) is not None,
             affine=getattr(module, "weight", None) is not None,
-            block=block_of(self.stages, name),
+            block=self.block_of(name),
             order=self.order[node],
         )
 
-    def add_free_layer(self, node: fx.Node, kind: str, inputs: int, size: int) -> int:
+    def add_free_layer(self, node: fx.Node, kind: str, inputs: int) -> int:
         """Add a layer whose output has a width of its own, and return the layout of that."""
-        outputs = self.new(LayerOutput(size, str(node.target)))
+        outputs = self.new(LayerOutput(self.shape(node)[1], str(node.target)))
         self.add_layer(node, kind, inputs, outputs)
         self.maker[str(node.target)] = node
         self.depth[node] += 1
@@ -169,11 +177,8 @@ class NetworkReader:
         name = self.describe(node)
         if not reason:
             why = self.opaque.get(str(node.target))
-            reason = (
-                f"{name} cannot be traced: {why}"
-                if why
-                else f"{name} is not an operation known here"
-            )
+            reason = f"cannot be traced: {why}" if why else "is not an operation known here"
+            reason = f"{name} {reason}"
         self.freeze(node.all_input_nodes, reason)
         shape = self.shape(node)
         outputs = self.new(FixedWidth(shape[1] if len(shape) > 1 else 1))
@@ -196,7 +201,7 @@ class NetworkReader:
                 inputs=outputs,
                 outputs=outputs,
                 size=shape[2:] or (1, 1),
-                block=block_of(self.stages, path_of(node)),
+                block=self.block_of(path_of(node)),
                 macs=macs + (earlier.macs if earlier else 0),
                 params=params + (earlier.params if earlier else 0),
                 order=self.order[node],

@@ -4,20 +4,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
-from typing import Literal, Self, get_args
+from typing import Self, get_args
 
 import torch
 from torch import fx, nn
 
-from ..settings import RATIOS
+from ..settings import RATIOS, Residual, Sizes
 from ..shape import Shape
 from ..spelling import nearest
-from . import OUTPUT, Layer, Layout, ResidualAdd, Stage, channel_masks, read_network
+from .layouts import Layout, channel_masks
+from .network_graph import Stage
+from .read_network import OUTPUT, read_network
+from .reader import Layer, ResidualAdd
 
 __all__ = ["Space"]
-
-Residual = Literal["pad", "project", "tied"]
-Search = Literal["both", "width", "depth"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,7 +64,7 @@ class Space:
         divisor: int = 1,
         depth_step: int = 1,
         residual: Residual = "pad",
-        search: Search = "both",
+        search: Sizes = "both",
     ) -> Self:
         """Read a network once, on an image of `input_shape` (channels, height, width).
 
@@ -78,11 +78,8 @@ class Space:
         makers = list(reader.maker)
         groups = reader.ties.groups(makers)
         layouts, new_index = reader.ties.settle(groups)
-        sizes = {
-            name: reader.size(reader.layers[name].outputs)
-            for name in makers
-            if groups.get(name) == name
-        }
+        own = [name for name in makers if groups.get(name) == name]
+        sizes = {name: reader.size(reader.layers[name].outputs) for name in own}
 
         def settled(layer: Layer) -> Layer:
             inputs, outputs = new_index[layer.inputs], new_index[layer.outputs]
@@ -96,7 +93,7 @@ class Space:
                 for name, size in sizes.items()
             },
             depths={
-                name: (n,) if search == "width" else _depths(n, depth_step)
+                name: (n,) if search == "width" else (*range(1, n, depth_step), n)
                 for name, n in blocks.items()
             },
             full=Shape(sizes, blocks),
@@ -151,11 +148,9 @@ class Space:
 
     def check(self, shape: Shape) -> None:
         """Raise a ValueError if the shape does not fit; its sizes need not be candidates."""
-        kinds = (
-            ("layer", shape.widths, self.full.widths),
-            ("stage", shape.depths, self.full.depths),
-        )
-        for kind, given, known in kinds:
+        full = self.full
+        layers, stages = (shape.widths, full.widths), (shape.depths, full.depths)
+        for kind, (given, known) in (("layer", layers), ("stage", stages)):
             for name in given:
                 if name not in known:
                     raise ValueError(self._unknown(kind, name, list(known)))
@@ -163,13 +158,13 @@ class Space:
                 if name not in given:
                     raise ValueError(f"the shape says nothing of the {kind} {name!r}")
         for name, depth in shape.depths.items():
-            if depth > self.full.depths[name]:
-                blocks = self.full.depths[name]
+            if depth > full.depths[name]:
+                blocks = full.depths[name]
                 raise ValueError(f"the depth of {name!r} must be 1 to {blocks}, not {depth}")
         for name, picked in shape.channels.items():
-            if picked[-1] >= self.full.widths[name]:
-                full = self.full.widths[name]
-                raise ValueError(f"channel {picked[-1]} of {name!r} is not there: it has {full}")
+            if picked[-1] >= full.widths[name]:
+                width = full.widths[name]
+                raise ValueError(f"channel {picked[-1]} of {name!r} is not there: it has {width}")
 
     def _unknown(self, kind: str, name: str, known: list[str]) -> str:
         if name in self.shares:
@@ -186,10 +181,6 @@ class Space:
         """Whether the shape keeps the block of a layer or add."""
         return part.block is None or part.block[1] < shape.depths[part.block[0]]
 
-    def needs_projection(self, add: ResidualAdd, masks: Sequence[int]) -> bool:
-        """Whether the operands of an add with a shortcut differ."""
-        return add.shortcut is not None and len({masks[i] for i in add.operands}) > 1
-
     def layers_of(self, shape: Shape, masks: Sequence[int]) -> Iterator[Layer]:
         """The layers of the network that has this shape."""
         original = shape == self.full
@@ -197,17 +188,16 @@ class Space:
             if self.keeps(layer, shape) and (original or not layer.original_only):
                 yield layer
         for add in self.adds:
-            if self.needs_projection(add, masks) and self.keeps(add, shape):
+            if len({masks[i] for i in add.operands}) > 1 and self.keeps(add, shape):
                 yield from add.projection
 
     def sample(self, generator: torch.Generator) -> Shape:
         """A shape drawn uniformly from the candidates."""
-        return self.shape_at(
-            {
-                name: int(torch.randint(len(sizes), (), generator=generator))
-                for name, sizes in self.candidates.items()
-            }
-        )
+        indexes = {
+            name: int(torch.randint(len(sizes), (), generator=generator))
+            for name, sizes in self.candidates.items()
+        }
+        return self.shape_at(indexes)
 
 
 def _check_options(
@@ -218,7 +208,7 @@ def _check_options(
     residual: str,
     search: str,
 ) -> None:
-    for name, choice, known in (("residual", residual, Residual), ("search", search, Search)):
+    for name, choice, known in (("residual", residual, Residual), ("search", search, Sizes)):
         if choice not in get_args(known):
             names = ", ".join(get_args(known))
             raise ValueError(f"{name} must be one of {names}, not {choice!r}")
@@ -234,25 +224,14 @@ def _check_options(
 def _candidates(size: int, ratios: Sequence[float], divisor: int) -> tuple[int, ...]:
     """The candidate widths of a layer of `size` channels.
 
-    The arithmetic is exact: in floating point, 10 * 0.7 would lose a channel.
-
     >>> _candidates(10, (0.7, 1.0), 1), _candidates(64, (0.3, 0.7, 1.0, 1.1), 8)
     ((7, 10), (16, 48, 64, 72))
     """
     widths = set()
     for ratio in ratios:
-        exact = size * Fraction(str(ratio))
+        exact = size * Fraction(str(ratio))  # in floating point, 10 * 0.7 would lose a channel
         # round to the nearest multiple, but a ratio of 1 keeps the width
         steps = exact // divisor if divisor == 1 else (2 * exact + divisor) // (2 * divisor)
         width = size if exact == size else max(divisor, int(steps) * divisor)
         widths.add(width if exact > size else min(width, size))
     return tuple(sorted(widths))
-
-
-def _depths(blocks: int, step: int) -> tuple[int, ...]:
-    """The candidate depths of a stage.
-
-    >>> _depths(3, 1), _depths(18, 2)
-    ((1, 2, 3), (1, 3, 5, 7, 9, 11, 13, 15, 17, 18))
-    """
-    return tuple(sorted({*range(1, blocks + 1, step), blocks}))

@@ -2,17 +2,7 @@
 
 from dataclasses import replace
 
-from .layouts import (
-    Concat,
-    FixedWidth,
-    Flattened,
-    LayerOutput,
-    Layout,
-    Placed,
-    StageOutput,
-    Union,
-    parts_of,
-)
+from .layouts import Concat, FixedWidth, Flattened, LayerOutput, Layout, Placed, StageOutput, Union
 
 __all__ = ["WidthTies"]
 
@@ -29,7 +19,8 @@ class WidthTies:
         self.frozen: dict[str, str] = {}
         self._parent: dict[str, str] = {}
         self._follows: dict[str, int] = {}
-        self._shortcuts: set[str] = set()
+        # a projection shortcut never names its group: the block's last convolution does
+        self.shortcuts: set[str] = set()
 
     def root(self, layer: str) -> str:
         """The layer that stands for the group of this one."""
@@ -62,23 +53,17 @@ class WidthTies:
         layout = self.layouts[self.resolve(index)]
         if isinstance(layout, LayerOutput):
             return {layout.layer}
-        return set().union(*map(self.leaves, parts_of(layout)))
+        return set().union(*map(self.leaves, layout.parts))
 
     def has_concat(self, index: int) -> bool:
         """Whether a concatenation, or flattened pixels, are part of this layout."""
         layout = self.layouts[self.resolve(index)]
-        return isinstance(layout, Concat | Flattened) or any(map(self.has_concat, parts_of(layout)))
+        return isinstance(layout, Concat | Flattened) or any(map(self.has_concat, layout.parts))
 
     def freeze(self, index: int, reason: str) -> None:
         """Keep the widths of all layers in this layout as they are."""
         for layer in self.leaves(index):
             self.frozen.setdefault(self.root(layer), reason)
-
-    def mark_shortcut(self, index: int) -> None:
-        """A projection shortcut never names its group: the block's last convolution does."""
-        layer = self.layer_of(index)
-        assert layer is not None
-        self._shortcuts.add(layer)
 
     def tie(self, one: int, two: int, reason: str) -> int:
         """Make two layouts equal in every shape; where that is impossible, freeze both."""
@@ -92,7 +77,10 @@ class WidthTies:
                 return one
         a, b = self.layer_of(one), self.layer_of(two)
         if a is not None and b is not None:
-            self._merge(self.root(a), self.root(b))
+            kept, merged = self.root(a), self.root(b)
+            self._parent[merged] = kept
+            if merged in self.frozen:
+                self.frozen.setdefault(kept, self.frozen[merged])
             return one
         for layer, other in ((a, two), (b, one)):
             if layer is not None and self._can_follow(layer, other):
@@ -112,15 +100,10 @@ class WidthTies:
             return False
         return self.root(layer) not in {self.root(leaf) for leaf in self.leaves(index)}
 
-    def _merge(self, one: str, two: str) -> None:
-        self._parent[two] = one
-        if two in self.frozen:
-            self.frozen.setdefault(one, self.frozen[two])
-
     def groups(self, layers: list[str]) -> dict[str, str]:
         """For each layer that may change, the first layer of its group; `layers` in order."""
         first: dict[str, str] = {}
-        for layer in sorted(layers, key=self._shortcuts.__contains__):
+        for layer in sorted(layers, key=self.shortcuts.__contains__):
             first.setdefault(self.root(layer), layer)
         return {
             layer: first[self.root(layer)]
@@ -130,11 +113,8 @@ class WidthTies:
 
     def reasons(self, layers: list[str]) -> dict[str, str]:
         """The layers that keep their width, and why."""
-        return {
-            layer: self.frozen[self.root(layer)]
-            for layer in layers
-            if self.root(layer) in self.frozen
-        }
+        roots = {layer: self.root(layer) for layer in layers}
+        return {layer: self.frozen[root] for layer, root in roots.items() if root in self.frozen}
 
     def settle(self, groups: dict[str, str]) -> tuple[list[Layout], dict[int, int]]:
         """The final layouts without duplicates, and the new index of each old one."""
