@@ -123,7 +123,7 @@ def test_what_is_done_is_not_done_again(
 def test_interrupted_in_each_stage_it_goes_on_to_the_same(
     whole: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    after_step = checkpoints.Saver.after_step
+    after_step = checkpoints.Checkpointer.after_step
     # 4 x 7 steps of training, 3 x 3 of search, 4 x 7 of distillation
     stops, steps = {10, 20, 32, 41, 60}, [0]
 
@@ -133,7 +133,7 @@ def test_interrupted_in_each_stage_it_goes_on_to_the_same(
             self._signals.requested = True
         after_step(self, *arguments)
 
-    monkeypatch.setattr(checkpoints.Saver, "after_step", interrupted)
+    monkeypatch.setattr(checkpoints.Checkpointer, "after_step", interrupted)
     codes: list[int] = []
     while not codes or codes[-1] != 0:
         codes.append(run(folder, "--out=stopped"))

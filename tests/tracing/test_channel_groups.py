@@ -7,7 +7,12 @@ import transformable as tas
 from support.method_inputs import network
 from support.networks import NETWORKS, DenseNet, PaddedResNet, randomise
 from transformable.costing.budget import Budget
-from transformable.methods._channel_choice import by_rank, by_ratio, same_ratio, strongest
+from transformable.methods._channel_choice import (
+    keep_by_rank,
+    keep_by_ratio,
+    most_important,
+    same_ratio,
+)
 from transformable.tracing.channel_groups import Groups
 
 
@@ -63,7 +68,7 @@ def test_channels_move_with_the_padding_of_a_shortcut() -> None:
 def test_picked_shapes_are_inside_the_band(name: str, residual: str, metric: str) -> None:
     groups = groups_of(name, residual=residual)
     scores = random_scores(groups)
-    for pick in (by_ratio, by_rank):
+    for pick in (keep_by_ratio, keep_by_rank):
         budget = Budget.of(0.5, groups.space, metric=metric)  # type: ignore[arg-type]
         shape = pick(groups, budget, scores)
         assert budget.holds(budget.cost(groups.space, shape))
@@ -73,7 +78,7 @@ def test_the_strongest_channels_stay() -> None:
     groups = groups_of("resnet20")
     scores = random_scores(groups)
     scores["stem.0"] = torch.tensor([float(i in (3, 5, 15)) for i in range(16)])
-    shape = strongest(groups, scores, {**groups.sizes, "stem.0": 3})
+    shape = most_important(groups, scores, {**groups.sizes, "stem.0": 3})
     for name in ("stem.0", "stages.0.0.conv2", "stages.0.2.conv2"):
         assert shape.channels[name] == (3, 5, 15)
     assert shape.widths["stages.0.0.conv1"] == 16
@@ -83,7 +88,7 @@ def test_the_rank_is_that_of_the_whole_network() -> None:
     groups = groups_of("resnet20")
     scores = random_scores(groups)
     budget = Budget.of(0.5, groups.space)
-    shape = by_rank(groups, budget, scores)
+    shape = keep_by_rank(groups, budget, scores)
     lost = [
         float(values[i])
         for head, values in scores.items()
@@ -103,7 +108,7 @@ def test_a_group_never_loses_its_last_channel() -> None:
     groups = groups_of("resnet20")
     scores = random_scores(groups)
     scores["stages.0.0.conv1"] = torch.arange(16) * 1e-9
-    shape = by_rank(groups, Budget.of(0.5, groups.space), scores)
+    shape = keep_by_rank(groups, Budget.of(0.5, groups.space), scores)
     assert shape.channels["stages.0.0.conv1"] == (15,)
 
 
@@ -128,7 +133,7 @@ def test_a_band_that_no_ratio_meets_is_refused_with_what_is_near() -> None:
     groups = groups_of("resnet20")
     budget = Budget(metric="macs", value=5_000_000.5, low=5_000_001, high=5_000_001)
     with pytest.raises(ValueError, match=r"no such shape has 5,000,001 .* one has [\d,]+; use"):
-        by_ratio(groups, budget, random_scores(groups))
+        keep_by_ratio(groups, budget, random_scores(groups))
 
 
 def test_a_network_that_was_slimmed_before_can_be_picked_from_again() -> None:
@@ -139,7 +144,7 @@ def test_a_network_that_was_slimmed_before_can_be_picked_from_again() -> None:
     groups = Groups(again)
     assert groups.sizes["stages.1.2.conv2"] == 20
     budget = Budget.of(0.5, again)
-    for pick in (by_ratio, by_rank):
+    for pick in (keep_by_ratio, keep_by_rank):
         shape = pick(groups, budget, random_scores(groups))
         assert budget.holds(budget.cost(again, shape))
         assert tas.slim(small, again, shape).eval()(torch.rand(1, 3, 16, 16)).shape == (1, 10)
@@ -151,7 +156,7 @@ def test_where_a_channel_of_a_stream_is_too_much_single_layers_give_way() -> Non
     assert len(groups.sizes) == 1
     # 7 of 12 channels are 0.37 of the cost, 8 are 0.47
     budget = Budget.of(0.42, space, tolerance=0.03)
-    for pick in (by_ratio, by_rank):
+    for pick in (keep_by_ratio, keep_by_rank):
         shape = pick(groups, budget, random_scores(groups))
         assert budget.holds(budget.cost(space, shape))
         assert set(shape.widths.values()) == {7, 8}
