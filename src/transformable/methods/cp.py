@@ -1,6 +1,6 @@
 """Channel Pruning for Accelerating Very Deep Neural Networks. He, Zhang, Sun. ICCV 2017.
 
-Groups of channels are pruned in order of execution: a LASSO finds the channels from which the
+Channels are pruned group by group in order of execution: a LASSO finds the channels from which the
 layers that read them can best reconstruct their outputs in the unpruned network, and least squares
 gives those layers new weights for the channels that are kept. Nothing is trained.
 
