@@ -21,16 +21,7 @@ from ..costing.budget import Budget
 from ..costing.cost import cost_coefficients, layer_cost
 from ..costing.possible_masks import PossibleMasks
 from ..settings import Metric
-from ..tracing import (
-    Concat,
-    Flattened,
-    Layer,
-    LayerOutput,
-    Placed,
-    ResidualAdd,
-    StageOutput,
-    Union,
-)
+from ..tracing import Concat, Flattened, Layer, LayerOutput, Placed, ResidualAdd, StageOutput, Union
 from ..tracing.space import Space
 
 __all__ = ["most_probable"]

@@ -105,11 +105,7 @@ def search(
     if run is not None:
         run.save_text("shape.json", derived.shape.to_json() + "\n")
     return Searched(
-        derived=derived,
-        budget=budget,
-        probabilities=probabilities,
-        history=state.history,
-        net=net,
+        derived=derived, budget=budget, probabilities=probabilities, history=state.history, net=net
     )
 
 

@@ -38,10 +38,7 @@ class SearchStep:
         self.weights, self.sizes = net.weight_parameters(), net.architecture_parameters()
         self.sgd = make_sgd(self.weights, settings)
         self.adam = torch.optim.Adam(
-            self.sizes,
-            lr=settings.arch_lr,
-            betas=BETAS,
-            weight_decay=settings.arch_weight_decay,
+            self.sizes, lr=settings.arch_lr, betas=BETAS, weight_decay=settings.arch_weight_decay
         )
         self.multiplier = Multiplier(budget.value)
         self.expected = {"macs": net.expected_macs, "params": net.expected_params}[budget.metric]
