@@ -14,7 +14,7 @@ budget.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -30,7 +30,7 @@ from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
 from ..training.train import preserve_random_state
 from ._calibration import CalibratedEvaluator
-from ._channel_choice import Scores, drop_single_channels, keep_by_ratio, most_important
+from ._channel_choice import Scores, Widths, drop_single_channels, keep_by_ratio, most_important
 from ._ddpg import Agent
 from .interface import Context, MethodResult
 from .pfec import l1
@@ -38,22 +38,14 @@ from .pfec import l1
 __all__ = ["amc"]
 
 EPISODES = 60
-WARMUP = 20
-"""Episodes of random actions at the beginning."""
-UPDATES = 30
-"""Updates of the agent after each later episode."""
-NOISE, DECAY = 0.5, 0.95
-"""Deviation of the exploration after the warm-up, and its decay per episode."""
-LOWEST = 0.2
-"""Smallest share of its channels that a layer keeps, unless the budget is small."""
-IMAGES = 1000
-"""Held-out images for a reward."""
-CALIBRATION = 512
-"""Training images for the batch norms."""
+WARMUP = 20  # episodes of random actions at the beginning
+UPDATES = 30  # updates of the agent after each later episode
+NOISE, DECAY = 0.5, 0.95  # deviation of the exploration after the warm-up, its decay per episode
+LOWEST = 0.2  # smallest share of its channels that a layer keeps, unless the budget is small
+IMAGES = 1000  # held-out images for a reward
+CALIBRATION = 512  # training images for the batch norms
 
-Widths = Mapping[str, int]
-Episode = tuple[float, dict[str, int]]
-"""A reward and its widths."""
+Episode = tuple[float, dict[str, int]]  # a reward and its widths
 
 
 def amc(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:

@@ -33,24 +33,18 @@ from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
 from ..training.train import Objective, cross_entropy, preserve_random_state
 from ._calibration import CalibratedEvaluator
-from ._channel_choice import Scores, drop_single_channels, keep_by_ratio, most_important
+from ._channel_choice import Scores, Widths, drop_single_channels, keep_by_ratio, most_important
 from .interface import Context, MethodResult
 
 __all__ = ["autoslim", "narrow_greedily", "sandwich", "slim_forward"]
 
-RANDOM = 2
-"""Random networks per step."""
-JUDGED = 500
-"""Held-out images that a network is judged by."""
-RECALIBRATED = 256
-"""Training images that its batch norms are recalibrated on before."""
-GROUPS_PER_STEP = 12
-"""For each so many groups, one is narrowed before all are judged again."""
+RANDOM = 2  # random networks per step
+JUDGED = 500  # held-out images that a network is judged by
+RECALIBRATED = 256  # training images that its batch norms are recalibrated on before
+GROUPS_PER_STEP = 12  # for each so many groups, one is narrowed before all are judged again
 
 Score = Callable[[Shape], tuple[float, float]]
 """Returns the accuracy and the loss of the network of a shape."""
-Widths = dict[str, int]
-"""The width of each group."""
 
 
 def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
@@ -156,7 +150,7 @@ def narrow_greedily(
     The step that leaves the best accuracy is taken, and among equals the lowest loss. No step goes
     below the band; where none is left, the shapes end.
     """
-    widths = dict(groups.sizes)
+    widths: Widths = groups.sizes
 
     def cost(widths: Widths) -> int:
         return budget.cost(groups.space, most_important(groups, scores, widths))
@@ -194,7 +188,7 @@ def _steps(
         beside = [{head: width} for width in between[max(0, place - 1) : place + 1]]
         return min(beside, key=lambda step: abs(cost({**widths, **step}) - budget.value))
 
-    whole: Widths = {}
+    whole: dict[str, int] = {}
     for head, width in widths.items():
         least = max(1, width - max(1, groups.sizes[head] // 10))
         low = max((c for c in groups.space.widths[head] if c < width), default=least)

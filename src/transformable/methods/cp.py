@@ -36,13 +36,9 @@ from .interface import Context, MethodResult
 
 __all__ = ["cp"]
 
-ROWS = 5000
-"""Places in all images together at which a layer is reconstructed."""
-IMAGES = 250
-FEWEST = 32
-"""Images of any size; up to 32 x 32 pixels there are ``IMAGES``."""
-OUTPUTS = 512
-"""At most so many outputs of a layer take part in the choice of its inputs."""
+ROWS = 5000  # places in all images together at which a layer is reconstructed
+IMAGES, FEWEST = 250, 32  # number of images up to 32 x 32 pixels, and of images of any size
+OUTPUTS = 512  # outputs of a layer that take part in the choice of its inputs, at most
 RIDGE = 1e-3
 
 Choice = Callable[[str, Tensor, Tensor], list[int]]

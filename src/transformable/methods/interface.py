@@ -17,8 +17,7 @@ from ..training.train import Objective, Trained, train
 
 __all__ = ["Context", "Method", "MethodResult"]
 
-HELD_OUT = 0.1
-"""Share of the training images that is held out where a dataset has no validation images."""
+HELD_OUT = 0.1  # share of the training images that is held out if there are no validation images
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,40 +39,23 @@ from ..training.devices import make_fabric
 from ._calibration import recalibrate, sample_images
 from .interface import Context, MethodResult
 
-__all__ = [
-    "GatedConv",
-    "add_gates",
-    "cost_range",
-    "lccl",
-    "measured_cost",
-    "meet_budget",
-    "set_thresholds",
-]
+__all__ = ["lccl"]
 
 LEAST = 4
 """Convolutions of fewer output channels get no gate, which costs as much as one of them."""
 CHEAP = 0.2
 """Nor do convolutions that cost less than this share of the mean, such as the projections of
 shortcuts: they save little, and a closed gate there would lose the whole stream."""
-IMAGES = 1000
-"""Training images that the thresholds are set by."""
+IMAGES = 1000  # training images that the thresholds are set by
 BATCH = 250
 PIXELS, FEWEST = 1000 * 32 * 32, 64
 """A threshold is set by images of so many pixels together, but at least so many images."""
-EPSILON = 1e-4
-"""Distance of a threshold from the response that it separates."""
-TRIES = 20
-"""Shares that are tried to meet the budget."""
+EPSILON = 1e-4  # distance of a threshold from the response that it separates
+TRIES = 20  # shares that are tried to meet the budget
 
 
 class GatedConv(nn.Module):
-    """A convolution times a gate that is open where a low-cost convolution is above a threshold.
-
-    >>> gated = GatedConv(nn.Conv2d(3, 8, 3, padding=1)).eval()
-    >>> x = torch.rand(1, 3, 4, 4)
-    >>> torch.equal(gated(x), gated.conv(x) * gated.gate(x))
-    True
-    """
+    """A convolution times a gate that is open where a low-cost convolution is above a threshold."""
 
     threshold: Tensor
 

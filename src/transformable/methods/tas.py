@@ -14,7 +14,7 @@ from ..costing.budget import Budget
 from ..searching.derive import check_possible
 from ..searching.search import search
 from ..tracing.space import Space
-from ._channel_choice import same_ratio
+from ._channel_choice import check_budget, same_ratio
 from .interface import Context, MethodResult
 
 __all__ = ["both", "depth", "width"]
@@ -53,6 +53,7 @@ def depth(model: nn.Module, space: Space, budget: Budget, context: Context) -> M
     shape = same_ratio(
         space, budget, space.full.widths, lambda widths: found.shape.replace(widths=widths)
     )
+    check_budget(space, budget, shape)
     return MethodResult(
         shape=shape,
         model=context.slim_sorted(model, space, shape),

@@ -31,8 +31,7 @@ from .interface import Context, MethodResult
 
 __all__ = ["Gates", "taylor"]
 
-MEMORY = 0.1
-"""Weight of the squares from before gates were closed in the sums afterwards."""
+MEMORY = 0.1  # weight of the squares from before gates were closed in the sums afterwards
 
 
 def taylor(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:

@@ -26,17 +26,12 @@ from ..tracing.space import Space
 
 __all__ = ["most_probable"]
 
-Columns = NDArray[np.int64]
-"""Indexes of variables."""
+Columns = NDArray[np.int64]  # indexes of variables
 
-GAP = 1e-4
-"""The relative gap at which the solver stops."""
-NODES = 20_000
-"""The number of nodes of the search tree at which the solver gives up."""
-SLACK = 1e-5
-"""The relative amount by which the solver's own tolerance may let a cost leave the band."""
-# the status of such a program in scipy.optimize.milp
-INFEASIBLE = 2
+GAP = 1e-4  # the relative gap at which the solver stops
+NODES = 20_000  # the number of nodes of the search tree at which the solver gives up
+SLACK = 1e-5  # the relative amount by which the solver's tolerance may let a cost leave the band
+INFEASIBLE = 2  # the status of such a program in scipy.optimize.milp
 
 
 def most_probable(

@@ -30,8 +30,7 @@ class SearchFiles:
 
     def __init__(self, run: Run | None, space: Space) -> None:
         self._run = run
-        sizes = {**space.widths, **space.depths}
-        self._candidates = json.dumps({name: list(each) for name, each in sizes.items()})
+        self._candidates = json.dumps(space.candidates)
         if run is not None:
             path = run.folder / CANDIDATES
             if path.exists() and path.read_text(encoding="utf-8") != self._candidates:
