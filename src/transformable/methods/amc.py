@@ -31,9 +31,9 @@ from ..tracing.space import Space
 from ..training.train import preserve_random_state
 from ._calibration import CalibratedEvaluator
 from ._channel_choice import Scores, Widths, drop_single_channels, keep_by_ratio, most_important
+from ._criteria import filter_norms
 from ._ddpg import Agent
 from .interface import Context, MethodResult
-from .pfec import l1
 
 __all__ = ["amc"]
 
@@ -50,7 +50,7 @@ Episode = tuple[float, dict[str, int]]  # a reward and its widths
 
 def amc(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     groups = ChannelGroups(space)
-    environment = Environment(groups, budget, l1(model, groups))
+    environment = Environment(groups, budget, filter_norms(model, groups, p=1))
     evaluator = CalibratedEvaluator(context, calibration=CALIBRATION, held_out=IMAGES)
     session = context.session
 
@@ -106,14 +106,11 @@ class Environment:
         head = list(self.largest)[len(decided)]
         widths = range(self.smallest[head], self.largest[head] + 1)
 
-        def least(width: int) -> int:
-            return self.cost({**self.smallest, **decided, head: width})
+        def cost(later: Widths, width: int) -> int:
+            return self.cost({**later, **decided, head: width})
 
-        def most(width: int) -> int:
-            return self.cost({**self.largest, **decided, head: width})
-
-        low = bisect_left(widths, self.budget.low, key=most)
-        high = bisect_right(widths, self.budget.high, key=least) - 1
+        low = bisect_left(widths, self.budget.low, key=partial(cost, self.largest))
+        high = bisect_right(widths, self.budget.high, key=partial(cost, self.smallest)) - 1
         # if channels are costly and the band is narrow, there may be none
         high = max(high, 0)
         return widths[min(low, high)], widths[high]

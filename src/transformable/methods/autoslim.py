@@ -64,13 +64,9 @@ def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -
             cost = budget.cost(space, shape)
             context.session.progress.note(f"narrowed {steps} times: {cost:,} {budget.metric}")
         shape = drop_single_channels(groups, budget, scores, shape)
-        small = evaluator.recalibrate(slim(network, space, shape))
-    return MethodResult(
-        shape=shape,
-        model=small.train(model.training),
-        cost=budget.cost(space, shape),
-        notes={"steps": steps, "judged_by": len(evaluator.held_out)},
-    )
+        small = evaluator.recalibrate(slim(network, space, shape)).train(model.training)
+    notes = {"steps": steps, "judged_by": len(evaluator.held_out)}
+    return MethodResult(shape=shape, model=small, cost=budget.cost(space, shape), notes=notes)
 
 
 def sandwich(

@@ -32,7 +32,7 @@ from ..tracing.space import Space
 from ..training.train import preserve_random_state
 from ._channel_choice import drop_single_channels, keep_by_ratio
 from ._reconstruction import lasso_problem, least_squares, ranking, windows
-from .interface import Context, MethodResult
+from .interface import Context, MethodResult, slimmed
 
 __all__ = ["cp"]
 
@@ -43,8 +43,7 @@ RIDGE = 1e-3
 
 Choice = Callable[[str, Tensor, Tensor], list[int]]
 """From a group and its LASSO problem (Gram matrix and correlations) to the channels kept."""
-Observer = Callable[[Layer, Any, Tensor], None]
-"""Called with a layer, its module and its input."""
+Observer = Callable[[Layer, Any, Tensor], None]  # called with a layer, its module and its input
 
 
 def cp(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
@@ -69,8 +68,7 @@ def cp(model: nn.Module, space: Space, budget: Budget, context: Context) -> Meth
             pruning = Pruning(model, groups, context)
             pruning.run(lambda head, *_: chosen[head])
         shape = drop_single_channels(groups, budget, scores, pruning.shape)
-        small = slim(pruning.weights, space, shape)
-    return MethodResult(shape=shape, model=small, cost=budget.cost(space, shape))
+        return slimmed(pruning.weights, space, budget, shape)
 
 
 class Pruning:

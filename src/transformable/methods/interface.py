@@ -10,12 +10,13 @@ from ..costing.budget import Budget
 from ..data import Dataset, stratified
 from ..settings import Searching
 from ..shape import Shape
+from ..slimming.slim import slim
 from ..tracing.space import Space
 from ..training.distill import student_network
 from ..training.session import Session
 from ..training.train import Objective, Trained, train
 
-__all__ = ["Context", "Method", "MethodResult"]
+__all__ = ["Context", "Method", "MethodResult", "slimmed"]
 
 HELD_OUT = 0.1  # share of the training images that is held out if there are no validation images
 
@@ -81,6 +82,12 @@ class Context:
         """The small network of a shape, with the most important channels of each layer."""
         seed = self.session.seed
         return student_network(model, space, shape, transfer="init", sort=True, seed=seed)
+
+
+def slimmed(model: nn.Module, space: Space, budget: Budget, shape: Shape) -> MethodResult:
+    """The result that keeps the channels of a shape with their weights in ``model``."""
+    small, cost = slim(model, space, shape), budget.cost(space, shape)
+    return MethodResult(shape=shape, model=small, cost=cost)
 
 
 class Method(Protocol):

@@ -102,9 +102,7 @@ def lccl(model: nn.Module, space: Space, budget: Budget, context: Context) -> Me
         )
     calibration = sample_images(context.dataset.train, IMAGES, context.session.seed)
     held_out, fabric = context.dataset.validation, context.session.fabric
-
-    def reset_thresholds(network: nn.Module) -> None:
-        set_thresholds(network, share, calibration, fabric)
+    reset_thresholds = partial(set_thresholds, share=share, split=calibration, fabric=fabric)
 
     def restore_budget(network: nn.Module) -> int:
         # by the held-out images themselves if they are unlike the training images
@@ -127,10 +125,9 @@ def lccl(model: nn.Module, space: Space, budget: Budget, context: Context) -> Me
         "gates": len(_gates(network)),
         "time": "all positions are computed and then multiplied by the gates, so it is not faster",
     }
-    network.train(model.training)
     return MethodResult(
         shape=space.full,
-        model=network,
+        model=network.train(model.training),
         cost=cost,
         notes=notes,
         after_epoch=reset_thresholds,
@@ -235,12 +232,10 @@ def _batches(split: Split) -> Iterator[Tensor]:
 @contextmanager
 def _observed(network: nn.Module, observer: Callable[[GatedConv, Tensor], None]) -> Iterator[None]:
     """Inside, the observer is called with the response of each gate, before its threshold."""
-
-    def observe(gate: GatedConv, _: nn.Module, __: Any, response: Tensor) -> None:
-        observer(gate, response)
-
-    gates = _gates(network).values()
-    hooks = [gate.norm.register_forward_hook(partial(observe, gate)) for gate in gates]
+    hooks = [
+        gate.norm.register_forward_hook(lambda _, __, response, gate=gate: observer(gate, response))
+        for gate in _gates(network).values()
+    ]
     try:
         yield
     finally:

@@ -39,12 +39,8 @@ def random(model: nn.Module, space: Space, budget: Budget, context: Context) -> 
             best = small
         accuracies[shape] = accuracy
     shape = max(accuracies, key=lambda each: accuracies[each])
-    return MethodResult(
-        shape=shape,
-        model=best,
-        cost=budget.cost(space, shape),
-        notes={"held_out_accuracies": [round(value, 4) for value in accuracies.values()]},
-    )
+    notes = {"held_out_accuracies": [round(value, 4) for value in accuracies.values()]}
+    return MethodResult(shape=shape, model=best, cost=budget.cost(space, shape), notes=notes)
 
 
 def draw_shape(space: Space, budget: Budget, generator: torch.Generator) -> Shape:

@@ -23,12 +23,9 @@ __all__ = ["both", "depth", "width"]
 def both(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Search widths and depths."""
     found = search(model, context.dataset, budget, context.searching, context.session, space=space)
-    return MethodResult(
-        shape=found.shape,
-        model=context.slim_sorted(model, space, found.shape),
-        cost=found.derived.cost,
-        notes={"derived_by": found.derived.how, "given_up": found.derived.given_up},
-    )
+    small = context.slim_sorted(model, space, found.shape)
+    notes = {"derived_by": found.derived.how, "given_up": found.derived.given_up}
+    return MethodResult(shape=found.shape, model=small, cost=found.derived.cost, notes=notes)
 
 
 def width(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
@@ -54,12 +51,9 @@ def depth(model: nn.Module, space: Space, budget: Budget, context: Context) -> M
         space, budget, space.full.widths, lambda widths: found.shape.replace(widths=widths)
     )
     check_budget(space, budget, shape)
-    return MethodResult(
-        shape=shape,
-        model=context.slim_sorted(model, space, shape),
-        cost=budget.cost(space, shape),
-        notes={**found.notes, "before_widths": found.cost},
-    )
+    small = context.slim_sorted(model, space, shape)
+    notes = {**found.notes, "before_widths": found.cost}
+    return MethodResult(shape=shape, model=small, cost=budget.cost(space, shape), notes=notes)
 
 
 def _reachable(space: Space, budget: Budget) -> Budget:

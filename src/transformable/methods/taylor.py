@@ -22,12 +22,11 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from ..costing.budget import Budget
 from ..shape import Shape
-from ..slimming.slim import slim
 from ..tracing import Layer
 from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
 from ._channel_choice import drop_single_channels, keep_by_rank
-from .interface import Context, MethodResult
+from .interface import Context, MethodResult, slimmed
 
 __all__ = ["Gates", "taylor"]
 
@@ -49,7 +48,7 @@ def taylor(model: nn.Module, space: Space, budget: Budget, context: Context) -> 
     context.train(net, after_epoch=close)
     shape = drop_single_channels(gates.groups, budget, gates.importance(), gates.shape())
     gates.remove()
-    return MethodResult(shape=shape, model=slim(net, space, shape), cost=budget.cost(space, shape))
+    return slimmed(net, space, budget, shape)
 
 
 class Gates:
