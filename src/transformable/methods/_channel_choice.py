@@ -70,10 +70,8 @@ def same_ratio(
 
 
 def keep_by_rank(groups: ChannelGroups, budget: Budget, scores: Scores) -> Shape:
-    """Drop the least important channels of the whole network, as many as the budget requires.
-
-    Each group keeps its most important channel.
-    """
+    """Drop the least important channels of the whole network until the budget holds; each group
+    keeps its most important one."""
     channels = [
         (float(score), head, i)
         for head, values in scores.items()
@@ -103,10 +101,8 @@ def keep_by_rank(groups: ChannelGroups, budget: Budget, scores: Scores) -> Shape
 def drop_single_channels(
     groups: ChannelGroups, budget: Budget, scores: Scores, shape: Shape
 ) -> Shape:
-    """Bring a shape into the band by dropping channels of single layers, not of whole groups.
-
-    For budgets whose band is narrower than the cost of one channel of a group.
-    """
+    """Bring a shape into a band that is narrower than the cost of one channel of a group, by
+    dropping channels of single layers."""
     for name, head in groups.group_of.items():
         if budget.holds(budget.cost(groups.space, shape)):
             break

@@ -33,7 +33,7 @@ def mean_score(
 
 
 def filter_norms(model: nn.Module, groups: ChannelGroups, p: int) -> Scores:
-    """The sum of the absolute weights of each filter, raised to the power ``p``."""
+    """The sum of |w|^p over the weights w of each filter."""
     criterion = torch_pruning_criteria().MagnitudeImportance(p=p, normalizer=None)
     return mean_score(filters(model, groups), groups, criterion)
 

@@ -61,10 +61,8 @@ def lasso_problem(
 
 
 def least_squares(X: Tensor, Y: Tensor, W: Tensor, ridge: float) -> Tensor:
-    """The weights V that minimise |X V - Y|² plus a ridge penalty on V - W.
-
-    ``ridge`` is relative to the mean square of a column of X.
-    """
+    """The weights V that minimise |X V - Y|² plus a ridge penalty on V - W, relative to the mean
+    square of a column of X."""
     missing = Y - X @ W
     weight = (ridge * X.square().sum() / len(W)).clamp(min=1e-30)
     # of the two forms of the solution, the one with the smaller system
@@ -82,15 +80,10 @@ def windows(module: nn.Module, x: Tensor, places: Tensor, width: int) -> Tensor:
     mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
     x = F.pad(x, module._reversed_padding_repeated_twice, mode)
     image = torch.arange(len(x), device=x.device)[:, None, None, None]
+    offsets = [torch.arange(size, device=x.device) for size in module.kernel_size]
     down, right = (
-        corner[..., None] * stride + step * torch.arange(size, device=x.device)
-        for corner, stride, step, size in zip(
-            (places // width, places % width),
-            module.stride,
-            module.dilation,
-            module.kernel_size,
-            strict=True,
-        )
+        corner[..., None] * module.stride[i] + module.dilation[i] * offsets[i]
+        for i, corner in enumerate((places // width, places % width))
     )
     # images, places, kernel, kernel, channels
     found = x[image, :, down[..., None], right[..., None, :]]

@@ -54,20 +54,17 @@ def amc(model: nn.Module, space: Space, budget: Budget, context: Context) -> Met
     evaluator = CalibratedEvaluator(context, calibration=CALIBRATION, held_out=IMAGES)
     session = context.session
 
-    def pruned(widths: Widths) -> nn.Module:
-        return slim(model, space, environment.shape_in_band(widths))
-
     def reward(widths: Widths) -> float:
-        return evaluator.evaluate(pruned(widths))["accuracy"]
+        pruned = slim(model, space, environment.shape_in_band(widths))
+        return evaluator.evaluate(pruned)["accuracy"]
 
     with preserve_random_state(session.fabric):
         states = embedding(model, groups, budget)
         episodes = run_episodes(environment, states, reward, session.seed, session.progress)
         accuracy, widths = max(episodes, key=lambda episode: episode[0])
         shape = environment.shape_in_band(widths)
-        small = evaluator.recalibrate(pruned(widths)).train(model.training)
-    judged_by = len(evaluator.held_out)
-    notes = {"episodes": len(episodes), "accuracy": accuracy, "judged_by": judged_by}
+        small = evaluator.recalibrate(slim(model, space, shape)).train(model.training)
+    notes = {"episodes": len(episodes), "accuracy": accuracy, "judged_by": len(evaluator.held_out)}
     return MethodResult(shape=shape, model=small, cost=budget.cost(space, shape), notes=notes)
 
 

@@ -18,6 +18,7 @@ from scratch.
 import copy
 from bisect import bisect
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import ceil
 
 import torch
@@ -72,24 +73,19 @@ def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -
 def sandwich(
     model: nn.Module, groups: ChannelGroups, scores: Scores, context: Context
 ) -> Objective:
-    """The objective of the sandwich rule.
-
-    All networks share the parameters of `model`, which get their gradients.
-    """
+    """The objective of the sandwich rule; all networks share the parameters of `model`."""
     plain = cross_entropy(context.searching.label_smoothing)
     candidates = {
         head: [width for width in groups.space.widths[head] if width <= size] or [size]
         for head, size in groups.sizes.items()
     }
-    smallest = most_important(
-        groups, scores, {head: widths[0] for head, widths in candidates.items()}
-    )
+    shape_of = partial(most_important, groups, scores)
+    smallest = shape_of({head: widths[0] for head, widths in candidates.items()})
 
     def draw() -> Shape:
-        widths = {
-            head: each[int(torch.randint(len(each), ()))] for head, each in candidates.items()
-        }
-        return most_important(groups, scores, widths)
+        return shape_of(
+            {head: each[int(torch.randint(len(each), ()))] for head, each in candidates.items()}
+        )
 
     def objective(network: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         outcome = plain(network, x, y)
@@ -147,15 +143,16 @@ def narrow_greedily(
     below the band; where none is left, the shapes end.
     """
     widths: Widths = groups.sizes
+    shape_of = partial(most_important, groups, scores)
 
     def cost(widths: Widths) -> int:
-        return budget.cost(groups.space, most_important(groups, scores, widths))
+        return budget.cost(groups.space, shape_of(widths))
 
     def harm(step: Widths) -> tuple[float, float]:
-        accuracy, loss = score(most_important(groups, scores, {**widths, **step}))
+        accuracy, loss = score(shape_of({**widths, **step}))
         return -accuracy, loss
 
-    yield most_important(groups, scores, widths)
+    yield shape_of(widths)
     while cost(widths) > budget.value:
         steps = sorted(_steps(groups, budget, widths, cost), key=harm)
         if not steps:
@@ -164,7 +161,7 @@ def narrow_greedily(
             narrower = {**widths, **step}
             if cost(widths) > budget.value and cost(narrower) >= budget.low:
                 widths = narrower
-                yield most_important(groups, scores, widths)
+                yield shape_of(widths)
 
 
 def _steps(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from torch import nn
 
@@ -35,8 +35,8 @@ class MethodResult:
     after_epoch: Callable[[nn.Module], None] | None = None
     """To be called after each epoch of the network's training."""
     restore_budget: Callable[[nn.Module], int] | None = None
-    """For networks whose cost depends on the images and not only on the shape: brings the network,
-    once it is trained, back into the budget, and returns its measured cost."""
+    """If the cost depends on the images and not only on the shape: brings the trained network back
+    into the budget, and returns its measured cost."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,9 +90,5 @@ def slimmed(model: nn.Module, space: Space, budget: Budget, shape: Shape) -> Met
     return MethodResult(shape=shape, model=small, cost=cost)
 
 
-class Method(Protocol):
-    """A method to prune a network; it must not change ``model``."""
-
-    def __call__(
-        self, model: nn.Module, space: Space, budget: Budget, context: Context
-    ) -> MethodResult: ...
+Method = Callable[[nn.Module, Space, Budget, Context], MethodResult]
+"""A method to prune a network; it must not change the network that it is given."""

@@ -168,10 +168,8 @@ def cost_range(network: nn.Module, space: Space) -> tuple[int, int]:
 def measured_cost(
     network: nn.Module, space: Space, split: Split, fabric: Fabric | None = None
 ) -> int:
-    """The mean MACs of these images: all that has to be computed, low-cost layers included.
-
-    `space` is that of the network without gates.
-    """
+    """The mean MACs that have to be computed for these images, low-cost layers included; `space` is
+    that of the network without gates."""
     fabric = fabric or make_fabric()
     computed = 0
 
@@ -191,10 +189,8 @@ def measured_cost(
 def set_thresholds(
     network: nn.Module, share: float, split: Split, fabric: Fabric | None = None
 ) -> None:
-    """Set the thresholds so that each gate passes this share of the positions.
-
-    The batch norms, whose running statistics may lag behind in training, are recalibrated.
-    """
+    """Set the thresholds so that each gate passes this share of the positions, and recalibrate the
+    batch norms, whose running statistics may lag behind in training."""
     owed = 0.0
 
     def set_threshold(gate: GatedConv, response: Tensor) -> None:

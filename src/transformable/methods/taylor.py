@@ -52,10 +52,8 @@ def taylor(model: nn.Module, space: Space, budget: Budget, context: Context) -> 
 
 
 class Gates:
-    """Factors of 1 or 0 behind the channels, and the sums of their squared gradients.
-
-    Both are buffers of the layers in front of them, so that checkpoints hold them.
-    """
+    """Factors of 1 or 0 behind the channels, and the sums of their squared gradients. Both are
+    buffers of the layers in front of them, so that checkpoints hold them."""
 
     def __init__(self, model: nn.Module, groups: ChannelGroups) -> None:
         self.groups = groups

@@ -37,10 +37,8 @@ INFEASIBLE = 2  # the status of such a program in scipy.optimize.milp
 def most_probable(
     logs: Mapping[str, NDArray[np.float64]], space: Space, budget: Budget
 ) -> dict[str, int]:
-    """The index of the candidate of each choice, for log-probabilities of the candidates.
-
-    Raises a ValueError if no shape inside the band is found.
-    """
+    """The candidate (its index) of each choice, for log-probabilities of all candidates; raises a
+    ValueError if no shape inside the band is found."""
     program = IntegerProgram(space, budget.metric)
     slack = SLACK * budget.high
     for low, high in ((budget.low, budget.high), (budget.low + slack, budget.high - slack)):
