@@ -16,7 +16,8 @@ import torch.nn.functional as F
 
 import transformable as tas
 from transformable.methods._channel_choice import keep_by_ratio
-from transformable.methods.sfp import l2, zero_filters
+from transformable.methods._criteria import filter_norms
+from transformable.methods.sfp import zero_filters
 from transformable.tracing.channel_groups import ChannelGroups
 
 
@@ -31,7 +32,7 @@ def main() -> None:
     net = tas.load(Path(args.teacher)).train()
     space = tas.Space.trace(net, dataset.info.input_shape)
     groups, budget = ChannelGroups(space), tas.Budget.of(0.5, space)
-    kept = groups.kept(keep_by_ratio(groups, budget, l2(net, groups)))
+    kept = groups.kept(keep_by_ratio(groups, budget, filter_norms(net, groups, p=2)))
     zero_filters(net, groups, groups.shape(kept))
     optimizer = torch.optim.SGD(
         net.parameters(), lr=0.025, momentum=0.9, nesterov=True, weight_decay=5e-4
@@ -41,7 +42,7 @@ def main() -> None:
         optimizer.zero_grad()
         F.cross_entropy(net(x), y).backward()
         optimizer.step()
-    for head, norms in l2(net, groups).items():
+    for head, norms in filter_norms(net, groups, p=2).items():
         stayed = torch.zeros(len(norms), dtype=torch.bool)
         stayed[kept[head]] = True
         means = {"kept": float(norms[stayed].mean()), "zeroed": float(norms[~stayed].mean())}

@@ -18,6 +18,7 @@ from transformable.costing.budget import Budget
 from transformable.data import from_tensors
 from transformable.methods import _ddpg as ddpg
 from transformable.methods import amc as module
+from transformable.methods._criteria import filter_norms
 from transformable.methods._ddpg import Agent
 from transformable.methods.amc import (
     Environment,
@@ -28,7 +29,6 @@ from transformable.methods.amc import (
     run_episodes,
 )
 from transformable.methods.interface import Context
-from transformable.methods.pfec import l1
 from transformable.runs.progress import Silent
 from transformable.settings import Metric, Residual, Searching
 from transformable.tracing.channel_groups import ChannelGroups
@@ -63,7 +63,7 @@ def chain() -> tuple[nn.Module, Space]:
 
 def environment(model: nn.Module, space: Space, budget: Budget) -> Environment:
     groups = ChannelGroups(space)
-    return Environment(groups, budget, l1(model, groups))
+    return Environment(groups, budget, filter_norms(model, groups, p=1))
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ import transformable as tas
 from support.method_inputs import context, network
 from transformable.costing.budget import Budget
 from transformable.methods import load_method
+from transformable.methods._criteria import filter_norms
 from transformable.methods.fpgm import summed_distances
 from transformable.methods.network_slimming import PENALTY, norm_scales, sparse_objective
-from transformable.methods.pfec import l1
-from transformable.methods.sfp import l2, zero_filters
+from transformable.methods.sfp import zero_filters
 from transformable.methods.taylor import Gates
 from transformable.slimming.slim import slim
 from transformable.tracing.channel_groups import ChannelGroups
@@ -43,7 +43,9 @@ def test_pfec_keeps_the_largest_sums_of_absolute_weights() -> None:
     weights = torch.tensor([[1.0, -1.0], [0.1, 3.0], [-0.5, -0.4], [0.0, -2.5]])
     net[0].weight.data = weights.view(4, 2, 1, 1)
     groups = ChannelGroups(tas.Space.trace(net, (2, 4, 4)))
-    torch.testing.assert_close(l1(net, groups)["0"], torch.tensor([2.0, 3.1, 0.9, 2.5]))
+    torch.testing.assert_close(
+        filter_norms(net, groups, p=1)["0"], torch.tensor([2.0, 3.1, 0.9, 2.5])
+    )
     budget = Budget.of(0.5, groups.space, tolerance=0.2)
     found = load_method("pfec")(net, groups.space, budget, context())
     assert found.shape.channels["0"] == (1, 3)
@@ -186,7 +188,7 @@ def test_soft_pruned_filters_are_zero_and_may_come_back() -> None:
         alive = weight.flatten(1).abs().sum(1) > 0
         assert alive.nonzero().flatten().tolist() == kept[head]
     # the network that is left computes the same but for what norms make of zeros
-    assert l2(net, groups)["stem.0"][1] == 0
+    assert filter_norms(net, groups, p=2)["stem.0"][1] == 0
 
 
 def test_sfp_prunes_after_each_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +223,7 @@ def test_pfec_ranks_as_torch_pruning() -> None:
     net, space = network("resnet20")
     criterion = tp.importance.MagnitudeImportance(p=1, group_reduction="first", normalizer=None)
     theirs = their_scores(net, INNER, 8, criterion, tp.prune_conv_out_channels)
-    ours = l1(net, ChannelGroups(space))[INNER]
+    ours = filter_norms(net, ChannelGroups(space), p=1)[INNER]
     assert ours.argsort().tolist() == theirs.argsort().tolist()
 
 

@@ -18,11 +18,8 @@ BATCH = 64
 
 
 class CalibratedEvaluator:
-    """Judges pruned networks that are not trained yet.
-
-    Their batch norms are recalibrated on a sample of the training images, and their accuracy is
-    that on a sample of the held-out ones.
-    """
+    """Judges pruned networks before they are trained: recalibrates their batch norms on a sample of
+    the training images, and evaluates them on a sample of the held-out ones."""
 
     def __init__(self, context: Context, *, calibration: int, held_out: int) -> None:
         self._session = context.session

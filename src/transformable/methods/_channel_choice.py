@@ -13,6 +13,8 @@ from ..tracing.space import Space
 
 __all__ = [
     "Scores",
+    "Widths",
+    "check_budget",
     "drop_single_channels",
     "keep_by_rank",
     "keep_by_ratio",
@@ -20,15 +22,12 @@ __all__ = [
     "same_ratio",
 ]
 
-Scores = Mapping[str, Tensor]
-"""The importance of each channel, by group."""
-Widths = Mapping[str, int]
-Kept = dict[str, list[int]]
-"""The channels to keep, by group."""
+Scores = Mapping[str, Tensor]  # the importance of each channel, by group
+Widths = Mapping[str, int]  # by group, or by layer
+Kept = dict[str, list[int]]  # the channels to keep, by group
 Selection = TypeVar("Selection")
 
-RATIOS = 1000
-"""Number of ratios that are tried, at equal distances."""
+RATIOS = 1000  # ratios that are tried, at equal distances
 
 
 def most_important(groups: ChannelGroups, scores: Scores, widths: Widths) -> Shape:
@@ -41,20 +40,8 @@ def most_important(groups: ChannelGroups, scores: Scores, widths: Widths) -> Sha
 
 
 def keep_by_ratio(groups: ChannelGroups, budget: Budget, scores: Scores) -> Shape:
-    """Keep the same share of every layer's channels, solved for the budget.
-
-    >>> from transformable import Space, models
-    >>> space = Space.trace(models.build("resnet20"), (3, 32, 32))
-    >>> groups, budget = ChannelGroups(space), Budget.of(0.5, space)
-    >>> import torch
-    >>> falling = {head: -torch.arange(size).float() for head, size in groups.sizes.items()}
-    >>> shape = keep_by_ratio(groups, budget, falling)
-    >>> shape.channels["stem.0"], shape.widths["stages.2.0.conv1"]
-    ((0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10), 46)
-    """
-    shape = _solve_ratio(
-        groups.space, budget, groups.sizes, partial(most_important, groups, scores)
-    )
+    """Keep the same share of every layer's channels, solved for the budget."""
+    shape = same_ratio(groups.space, budget, groups.sizes, partial(most_important, groups, scores))
     return drop_single_channels(groups, budget, scores, shape)
 
 
@@ -65,17 +52,11 @@ def same_ratio(
     shape_of: Callable[[Widths], Shape],
     largest: float = 1.0,
 ) -> Shape:
-    """The shape whose widths are one share, up to ``largest``, of the sizes, in the budget."""
-    return _check_budget(space, budget, _solve_ratio(space, budget, sizes, shape_of, largest))
+    """The shape whose widths are one share of the sizes, up to ``largest``, solved for the budget.
 
+    If the band is narrow, its cost can be above it.
+    """
 
-def _solve_ratio(
-    space: Space,
-    budget: Budget,
-    sizes: Widths,
-    shape_of: Callable[[Widths], Shape],
-    largest: float = 1.0,
-) -> Shape:
     def widths(step: int) -> dict[str, int]:
         share = largest * step / RATIOS
         return {name: max(1, round(size * share)) for name, size in sizes.items()}
@@ -85,22 +66,12 @@ def _solve_ratio(
 
     # layers of one size change all at the same ratio: single ones lead into the band between
     reductions = [partial(narrower, name) for name in sizes]
-    return shape_of(
-        _solve(
-            budget,
-            lambda widths: budget.cost(space, shape_of(widths)),
-            selection=widths,
-            last=RATIOS,
-            reductions=lambda _: reductions,
-        )
-    )
+    return _solve(space, budget, shape_of, widths, RATIOS, lambda _: reductions)
 
 
 def keep_by_rank(groups: ChannelGroups, budget: Budget, scores: Scores) -> Shape:
-    """Drop the least important channels of the whole network, as many as the budget requires.
-
-    Each group keeps its most important channel.
-    """
+    """Drop the least important channels of the whole network until the budget holds; each group
+    keeps its most important one."""
     channels = [
         (float(score), head, i)
         for head, values in scores.items()
@@ -119,24 +90,19 @@ def keep_by_rank(groups: ChannelGroups, budget: Budget, scores: Scores) -> Shape
         head, i = channel
         return {**kept, head: [n for n in kept[head] if n != i]}
 
-    kept = _solve(
-        budget,
-        lambda kept: budget.cost(groups.space, groups.shape(kept)),
-        selection=first,
-        last=len(ranking),
+    def reductions(count: int) -> list[Callable[[Kept], Kept]]:
         # one channel can cost more than the band is wide: some less important ones stay then
-        reductions=lambda count: [partial(without, each) for each in ranking[:count][::-1]],
-    )
-    return drop_single_channels(groups, budget, scores, groups.shape(kept))
+        return [partial(without, channel) for channel in ranking[:count][::-1]]
+
+    shape = _solve(groups.space, budget, groups.shape, first, len(ranking), reductions)
+    return drop_single_channels(groups, budget, scores, shape)
 
 
 def drop_single_channels(
     groups: ChannelGroups, budget: Budget, scores: Scores, shape: Shape
 ) -> Shape:
-    """Bring a shape into the band by dropping channels of single layers, not of whole groups.
-
-    For budgets whose band is narrower than the cost of one channel of a group.
-    """
+    """Bring a shape into a band that is narrower than the cost of one channel of a group, by
+    dropping channels of single layers."""
     for name, head in groups.group_of.items():
         if budget.holds(budget.cost(groups.space, shape)):
             break
@@ -150,32 +116,37 @@ def drop_single_channels(
             # a projection that becomes necessary can cost more than the channel did
             if budget.low <= cost < budget.cost(groups.space, shape):
                 shape = narrower
-    return _check_budget(groups.space, budget, shape)
+    check_budget(groups.space, budget, shape)
+    return shape
 
 
-def _check_budget(space: Space, budget: Budget, shape: Shape) -> Shape:
+def check_budget(space: Space, budget: Budget, shape: Shape) -> None:
+    """Raise a ValueError if the cost of the shape is outside the band."""
     cost = budget.cost(space, shape)
     if not budget.holds(cost):
         raise ValueError(
             f"no such shape has {budget.low:,} to {budget.high:,} {budget.metric}, one has "
             f"{cost:,}; use a larger tolerance"
         )
-    return shape
 
 
 def _solve(
+    space: Space,
     budget: Budget,
-    cost: Callable[[Selection], int],
-    *,
+    shape_of: Callable[[Selection], Shape],
     selection: Callable[[int], Selection],
     last: int,
     reductions: Callable[[int], Iterable[Callable[[Selection], Selection]]],
-) -> Selection:
-    """A selection inside the band, or above it and as near as the reductions lead.
+) -> Shape:
+    """The shape of a selection inside the band, or above it and as near as the reductions lead.
 
     Selections from 0 to ``last`` cost more and more. If the one nearest to the target is outside
     the band, reductions of the first one above it are applied, but for those that jump below.
     """
+
+    def cost(selected: Selection) -> int:
+        return budget.cost(space, shape_of(selected))
+
     low, high = 0, last
     while high - low > 1:
         middle = (low + high) // 2
@@ -190,4 +161,4 @@ def _solve(
         reduced = reduce(found)
         if cost(reduced) >= budget.low:
             found = reduced
-    return found
+    return shape_of(found)

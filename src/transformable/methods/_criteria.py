@@ -11,7 +11,7 @@ from ..tracing.channel_groups import ChannelGroups
 from ..tracing.reader import Layer
 from ._channel_choice import Scores
 
-__all__ = ["filters", "mean_score", "norms", "torch_pruning_criteria"]
+__all__ = ["filter_norms", "filters", "mean_score", "norms", "torch_pruning_criteria"]
 
 
 def torch_pruning_criteria() -> Any:
@@ -30,6 +30,12 @@ def mean_score(
 ) -> Scores:
     """The score of each channel: the mean of a criterion over the layers that make or scale it."""
     return groups.mean((layer.outputs, _score(criterion, module)) for layer, module in layers)
+
+
+def filter_norms(model: nn.Module, groups: ChannelGroups, p: int) -> Scores:
+    """The sum of |w|^p over the weights w of each filter."""
+    criterion = torch_pruning_criteria().MagnitudeImportance(p=p, normalizer=None)
+    return mean_score(filters(model, groups), groups, criterion)
 
 
 def filters(model: nn.Module, groups: ChannelGroups) -> Iterator[tuple[Layer, Any]]:

@@ -19,22 +19,12 @@ HIDDEN = 300
 MEMORY = 2000
 BATCH = 64
 ACTOR_RATE, CRITIC_RATE = 1e-4, 1e-3
-FOLLOW = 0.01
-"""Rate at which the target networks follow, per update."""
-AVERAGE = 0.05
-"""Rate of the moving average of rewards."""
+FOLLOW = 0.01  # rate at which the target networks follow, per update
+AVERAGE = 0.05  # rate of the moving average of rewards
 
 
 class Agent:
-    """An actor that chooses the action in a state, and a critic that estimates its value.
-
-    >>> agent = Agent(features=2, seed=0)
-    >>> states = [torch.zeros(2), torch.ones(2)]
-    >>> agent.remember(states, [0.1, 0.9], reward=1.0)
-    >>> agent.learn(updates=3)
-    >>> 0 <= agent.act(states[0], noise=0.5) <= 1
-    True
-    """
+    """An actor that chooses the action in a state, and a critic that estimates its value."""
 
     def __init__(self, features: int, seed: int) -> None:
         self.generator = torch.Generator().manual_seed(seed)

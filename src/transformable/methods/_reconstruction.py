@@ -15,9 +15,6 @@ def ranking(gram: Tensor, correlation: Tensor, count: int) -> list[int]:
 
     These are the nonzero ones at the smallest lambda with at most ``count`` of them; if there are
     fewer, the largest ones at the end of the path come next.
-
-    >>> ranking(torch.eye(3), torch.tensor([1.0, 3.0, 2.0]), 2)
-    [1, 2, 0]
     """
     try:
         from sklearn.linear_model import lars_path_gram
@@ -64,44 +61,29 @@ def lasso_problem(
 
 
 def least_squares(X: Tensor, Y: Tensor, W: Tensor, ridge: float) -> Tensor:
-    """The weights V that minimise |X V - Y|² plus a ridge penalty on V - W.
-
-    ``ridge`` is relative to the mean square of a column of X.
-    """
+    """The weights V that minimise |X V - Y|² plus a ridge penalty on V - W, relative to the mean
+    square of a column of X."""
     missing = Y - X @ W
     weight = (ridge * X.square().sum() / len(W)).clamp(min=1e-30)
     # of the two forms of the solution, the one with the smaller system
     wide = len(X) < len(W)
     gram = X @ X.T if wide else X.T @ X
     gram.diagonal().add_(weight)
-    right = missing if wide else X.T @ missing
-    change: Tensor = torch.linalg.solve(gram, right)
+    change: Tensor = torch.linalg.solve(gram, missing if wide else X.T @ missing)
     return W + (X.T @ change if wide else change)
 
 
 def windows(module: nn.Module, x: Tensor, places: Tensor, width: int) -> Tensor:
-    """The inputs that a layer multiplies with its weights, a row for each output place (N, P).
-
-    >>> conv = nn.Conv2d(2, 3, 3, padding=1, bias=False)
-    >>> x = torch.rand(1, 2, 4, 4)
-    >>> row = windows(conv, x, torch.tensor([[5]]), 4)
-    >>> torch.allclose(row @ conv.weight.flatten(1).T, conv(x)[:, :, 1, 1], atol=1e-6)
-    True
-    """
+    """The inputs that a layer multiplies with its weights, a row for each output place (N, P)."""
     if not isinstance(module, nn.Conv2d):
         return x
     mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
     x = F.pad(x, module._reversed_padding_repeated_twice, mode)
     image = torch.arange(len(x), device=x.device)[:, None, None, None]
+    offsets = [torch.arange(size, device=x.device) for size in module.kernel_size]
     down, right = (
-        corner[..., None] * stride + step * torch.arange(size, device=x.device)
-        for corner, stride, step, size in zip(
-            (places // width, places % width),
-            module.stride,
-            module.dilation,
-            module.kernel_size,
-            strict=True,
-        )
+        corner[..., None] * module.stride[i] + module.dilation[i] * offsets[i]
+        for i, corner in enumerate((places // width, places % width))
     )
     # images, places, kernel, kernel, channels
     found = x[image, :, down[..., None], right[..., None, :]]

@@ -14,7 +14,7 @@ budget.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -30,52 +30,41 @@ from ..tracing.reader import Layer
 from ..tracing.space import Space
 from ..training.train import preserve_random_state
 from ._calibration import CalibratedEvaluator
-from ._channel_choice import Scores, drop_single_channels, keep_by_ratio, most_important
+from ._channel_choice import Scores, Widths, drop_single_channels, keep_by_ratio, most_important
+from ._criteria import filter_norms
 from ._ddpg import Agent
 from .interface import Context, MethodResult
-from .pfec import l1
 
 __all__ = ["amc"]
 
 EPISODES = 60
-WARMUP = 20
-"""Episodes of random actions at the beginning."""
-UPDATES = 30
-"""Updates of the agent after each later episode."""
-NOISE, DECAY = 0.5, 0.95
-"""Deviation of the exploration after the warm-up, and its decay per episode."""
-LOWEST = 0.2
-"""Smallest share of its channels that a layer keeps, unless the budget is small."""
-IMAGES = 1000
-"""Held-out images for a reward."""
-CALIBRATION = 512
-"""Training images for the batch norms."""
+WARMUP = 20  # episodes of random actions at the beginning
+UPDATES = 30  # updates of the agent after each later episode
+NOISE, DECAY = 0.5, 0.95  # deviation of the exploration after the warm-up, its decay per episode
+LOWEST = 0.2  # smallest share of its channels that a layer keeps, unless the budget is small
+IMAGES = 1000  # held-out images for a reward
+CALIBRATION = 512  # training images for the batch norms
 
-Widths = Mapping[str, int]
-Episode = tuple[float, dict[str, int]]
-"""A reward and its widths."""
+Episode = tuple[float, dict[str, int]]  # a reward and its widths
 
 
 def amc(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     groups = ChannelGroups(space)
-    environment = Environment(groups, budget, l1(model, groups))
+    environment = Environment(groups, budget, filter_norms(model, groups, p=1))
     evaluator = CalibratedEvaluator(context, calibration=CALIBRATION, held_out=IMAGES)
     session = context.session
 
-    def pruned(widths: Widths) -> nn.Module:
-        return slim(model, space, environment.shape_in_band(widths))
-
     def reward(widths: Widths) -> float:
-        return evaluator.evaluate(pruned(widths))["accuracy"]
+        pruned = slim(model, space, environment.shape_in_band(widths))
+        return evaluator.evaluate(pruned)["accuracy"]
 
     with preserve_random_state(session.fabric):
         states = embedding(model, groups, budget)
         episodes = run_episodes(environment, states, reward, session.seed, session.progress)
         accuracy, widths = max(episodes, key=lambda episode: episode[0])
         shape = environment.shape_in_band(widths)
-        small = evaluator.recalibrate(pruned(widths)).train(model.training)
-    judged_by = len(evaluator.held_out)
-    notes = {"episodes": len(episodes), "accuracy": accuracy, "judged_by": judged_by}
+        small = evaluator.recalibrate(slim(model, space, shape)).train(model.training)
+    notes = {"episodes": len(episodes), "accuracy": accuracy, "judged_by": len(evaluator.held_out)}
     return MethodResult(shape=shape, model=small, cost=budget.cost(space, shape), notes=notes)
 
 
@@ -114,14 +103,11 @@ class Environment:
         head = list(self.largest)[len(decided)]
         widths = range(self.smallest[head], self.largest[head] + 1)
 
-        def least(width: int) -> int:
-            return self.cost({**self.smallest, **decided, head: width})
+        def cost(later: Widths, width: int) -> int:
+            return self.cost({**later, **decided, head: width})
 
-        def most(width: int) -> int:
-            return self.cost({**self.largest, **decided, head: width})
-
-        low = bisect_left(widths, self.budget.low, key=most)
-        high = bisect_right(widths, self.budget.high, key=least) - 1
+        low = bisect_left(widths, self.budget.low, key=partial(cost, self.largest))
+        high = bisect_right(widths, self.budget.high, key=partial(cost, self.smallest)) - 1
         # if channels are costly and the band is narrow, there may be none
         high = max(high, 0)
         return widths[min(low, high)], widths[high]

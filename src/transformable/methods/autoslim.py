@@ -18,6 +18,7 @@ from scratch.
 import copy
 from bisect import bisect
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import ceil
 
 import torch
@@ -33,24 +34,18 @@ from ..tracing.layouts import kept_channels
 from ..tracing.space import Space
 from ..training.train import Objective, cross_entropy, preserve_random_state
 from ._calibration import CalibratedEvaluator
-from ._channel_choice import Scores, drop_single_channels, keep_by_ratio, most_important
+from ._channel_choice import Scores, Widths, drop_single_channels, keep_by_ratio, most_important
 from .interface import Context, MethodResult
 
 __all__ = ["autoslim", "narrow_greedily", "sandwich", "slim_forward"]
 
-RANDOM = 2
-"""Random networks per step."""
-JUDGED = 500
-"""Held-out images that a network is judged by."""
-RECALIBRATED = 256
-"""Training images that its batch norms are recalibrated on before."""
-GROUPS_PER_STEP = 12
-"""For each so many groups, one is narrowed before all are judged again."""
+RANDOM = 2  # random networks per step
+JUDGED = 500  # held-out images that a network is judged by
+RECALIBRATED = 256  # training images that its batch norms are recalibrated on before
+GROUPS_PER_STEP = 12  # for each so many groups, one is narrowed before all are judged again
 
 Score = Callable[[Shape], tuple[float, float]]
 """Returns the accuracy and the loss of the network of a shape."""
-Widths = dict[str, int]
-"""The width of each group."""
 
 
 def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
@@ -70,36 +65,27 @@ def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -
             cost = budget.cost(space, shape)
             context.session.progress.note(f"narrowed {steps} times: {cost:,} {budget.metric}")
         shape = drop_single_channels(groups, budget, scores, shape)
-        small = evaluator.recalibrate(slim(network, space, shape))
-    return MethodResult(
-        shape=shape,
-        model=small.train(model.training),
-        cost=budget.cost(space, shape),
-        notes={"steps": steps, "judged_by": len(evaluator.held_out)},
-    )
+        small = evaluator.recalibrate(slim(network, space, shape)).train(model.training)
+    notes = {"steps": steps, "judged_by": len(evaluator.held_out)}
+    return MethodResult(shape=shape, model=small, cost=budget.cost(space, shape), notes=notes)
 
 
 def sandwich(
     model: nn.Module, groups: ChannelGroups, scores: Scores, context: Context
 ) -> Objective:
-    """The objective of the sandwich rule.
-
-    All networks share the parameters of `model`, which get their gradients.
-    """
+    """The objective of the sandwich rule; all networks share the parameters of `model`."""
     plain = cross_entropy(context.searching.label_smoothing)
     candidates = {
         head: [width for width in groups.space.widths[head] if width <= size] or [size]
         for head, size in groups.sizes.items()
     }
-    smallest = most_important(
-        groups, scores, {head: widths[0] for head, widths in candidates.items()}
-    )
+    shape_of = partial(most_important, groups, scores)
+    smallest = shape_of({head: widths[0] for head, widths in candidates.items()})
 
     def draw() -> Shape:
-        widths = {
-            head: each[int(torch.randint(len(each), ()))] for head, each in candidates.items()
-        }
-        return most_important(groups, scores, widths)
+        return shape_of(
+            {head: each[int(torch.randint(len(each), ()))] for head, each in candidates.items()}
+        )
 
     def objective(network: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         outcome = plain(network, x, y)
@@ -156,16 +142,17 @@ def narrow_greedily(
     The step that leaves the best accuracy is taken, and among equals the lowest loss. No step goes
     below the band; where none is left, the shapes end.
     """
-    widths = dict(groups.sizes)
+    widths: Widths = groups.sizes
+    shape_of = partial(most_important, groups, scores)
 
     def cost(widths: Widths) -> int:
-        return budget.cost(groups.space, most_important(groups, scores, widths))
+        return budget.cost(groups.space, shape_of(widths))
 
     def harm(step: Widths) -> tuple[float, float]:
-        accuracy, loss = score(most_important(groups, scores, {**widths, **step}))
+        accuracy, loss = score(shape_of({**widths, **step}))
         return -accuracy, loss
 
-    yield most_important(groups, scores, widths)
+    yield shape_of(widths)
     while cost(widths) > budget.value:
         steps = sorted(_steps(groups, budget, widths, cost), key=harm)
         if not steps:
@@ -174,7 +161,7 @@ def narrow_greedily(
             narrower = {**widths, **step}
             if cost(widths) > budget.value and cost(narrower) >= budget.low:
                 widths = narrower
-                yield most_important(groups, scores, widths)
+                yield shape_of(widths)
 
 
 def _steps(
@@ -194,7 +181,7 @@ def _steps(
         beside = [{head: width} for width in between[max(0, place - 1) : place + 1]]
         return min(beside, key=lambda step: abs(cost({**widths, **step}) - budget.value))
 
-    whole: Widths = {}
+    whole: dict[str, int] = {}
     for head, width in widths.items():
         least = max(1, width - max(1, groups.sizes[head] // 10))
         low = max((c for c in groups.space.widths[head] if c < width), default=least)

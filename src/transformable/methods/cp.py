@@ -1,6 +1,6 @@
 """Channel Pruning for Accelerating Very Deep Neural Networks. He, Zhang, Sun. ICCV 2017.
 
-Groups of channels are pruned in order of execution: a LASSO finds the channels from which the
+Channels are pruned group by group in order of execution: a LASSO finds the channels from which the
 layers that read them can best reconstruct their outputs in the unpruned network, and least squares
 gives those layers new weights for the channels that are kept. Nothing is trained.
 
@@ -33,23 +33,18 @@ from ..tracing.space import Space
 from ..training.train import preserve_random_state
 from ._channel_choice import drop_single_channels, keep_by_ratio
 from ._reconstruction import lasso_problem, least_squares, ranking, windows
-from .interface import Context, MethodResult
+from .interface import Context, MethodResult, slimmed
 
 __all__ = ["cp"]
 
-ROWS = 5000
-"""Places in all images together at which a layer is reconstructed."""
-IMAGES = 250
-FEWEST = 32
-"""Images of any size; up to 32 x 32 pixels there are ``IMAGES``."""
-OUTPUTS = 512
-"""At most so many outputs of a layer take part in the choice of its inputs."""
+ROWS = 5000  # places in all images together at which a layer is reconstructed
+IMAGES, FEWEST = 250, 32  # number of images up to 32 x 32 pixels, and of images of any size
+OUTPUTS = 512  # outputs of a layer that take part in the choice of its inputs, at most
 RIDGE = 1e-3
 
 Choice = Callable[[str, Tensor, Tensor], list[int]]
 """From a group and its LASSO problem (Gram matrix and correlations) to the channels kept."""
-Observer = Callable[[Layer, Any, Tensor], None]
-"""Called with a layer, its module and its input."""
+Observer = Callable[[Layer, Any, Tensor], None]  # called with a layer, its module and its input
 
 
 def cp(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
@@ -74,8 +69,7 @@ def cp(model: nn.Module, space: Space, budget: Budget, context: Context) -> Meth
             pruning = Pruning(model, groups, context)
             pruning.run(lambda head, *_: chosen[head])
         shape = drop_single_channels(groups, budget, scores, pruning.shape)
-        small = slim(pruning.weights, space, shape)
-    return MethodResult(shape=shape, model=small, cost=budget.cost(space, shape))
+        return slimmed(pruning.weights, space, budget, shape)
 
 
 class Pruning:

@@ -13,12 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from ..costing.budget import Budget
-from ..slimming.slim import slim
 from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
 from ._channel_choice import keep_by_ratio
 from ._criteria import filters
-from .interface import Context, MethodResult
+from .interface import Context, MethodResult, slimmed
 
 __all__ = ["fpgm", "summed_distances"]
 
@@ -29,16 +28,9 @@ def fpgm(model: nn.Module, space: Space, budget: Budget, context: Context) -> Me
         (layer.outputs, summed_distances(module.weight.detach().flatten(1).float().cpu()))
         for layer, module in filters(model, groups)
     )
-    shape = keep_by_ratio(groups, budget, scores)
-    return MethodResult(
-        shape=shape, model=slim(model, space, shape), cost=budget.cost(space, shape)
-    )
+    return slimmed(model, space, budget, keep_by_ratio(groups, budget, scores))
 
 
 def summed_distances(points: Tensor) -> Tensor:
-    """The sum of the distances of each point (a row) to all points.
-
-    >>> summed_distances(torch.tensor([[0.0], [1.0], [3.0]]))
-    tensor([4., 3., 5.])
-    """
+    """The sum of the distances of each point (a row) to all points."""
     return torch.cdist(points, points).sum(1)

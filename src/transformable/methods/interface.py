@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from torch import nn
 
@@ -10,15 +10,15 @@ from ..costing.budget import Budget
 from ..data import Dataset, stratified
 from ..settings import Searching
 from ..shape import Shape
+from ..slimming.slim import slim
 from ..tracing.space import Space
 from ..training.distill import student_network
 from ..training.session import Session
 from ..training.train import Objective, Trained, train
 
-__all__ = ["Context", "Method", "MethodResult"]
+__all__ = ["Context", "Method", "MethodResult", "slimmed"]
 
-HELD_OUT = 0.1
-"""Share of the training images that is held out where a dataset has no validation images."""
+HELD_OUT = 0.1  # share of the training images that is held out if there are no validation images
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +35,8 @@ class MethodResult:
     after_epoch: Callable[[nn.Module], None] | None = None
     """To be called after each epoch of the network's training."""
     restore_budget: Callable[[nn.Module], int] | None = None
-    """For networks whose cost depends on the images and not only on the shape: brings the network,
-    once it is trained, back into the budget, and returns its measured cost."""
+    """If the cost depends on the images and not only on the shape: brings the trained network back
+    into the budget, and returns its measured cost."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +84,11 @@ class Context:
         return student_network(model, space, shape, transfer="init", sort=True, seed=seed)
 
 
-class Method(Protocol):
-    """A method to prune a network; it must not change ``model``."""
+def slimmed(model: nn.Module, space: Space, budget: Budget, shape: Shape) -> MethodResult:
+    """The result that keeps the channels of a shape with their weights in ``model``."""
+    small, cost = slim(model, space, shape), budget.cost(space, shape)
+    return MethodResult(shape=shape, model=small, cost=cost)
 
-    def __call__(
-        self, model: nn.Module, space: Space, budget: Budget, context: Context
-    ) -> MethodResult: ...
+
+Method = Callable[[nn.Module, Space, Budget, Context], MethodResult]
+"""A method to prune a network; it must not change the network that it is given."""

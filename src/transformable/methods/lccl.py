@@ -39,40 +39,23 @@ from ..training.devices import make_fabric
 from ._calibration import recalibrate, sample_images
 from .interface import Context, MethodResult
 
-__all__ = [
-    "GatedConv",
-    "add_gates",
-    "cost_range",
-    "lccl",
-    "measured_cost",
-    "meet_budget",
-    "set_thresholds",
-]
+__all__ = ["lccl"]
 
 LEAST = 4
 """Convolutions of fewer output channels get no gate, which costs as much as one of them."""
 CHEAP = 0.2
 """Nor do convolutions that cost less than this share of the mean, such as the projections of
 shortcuts: they save little, and a closed gate there would lose the whole stream."""
-IMAGES = 1000
-"""Training images that the thresholds are set by."""
+IMAGES = 1000  # training images that the thresholds are set by
 BATCH = 250
 PIXELS, FEWEST = 1000 * 32 * 32, 64
 """A threshold is set by images of so many pixels together, but at least so many images."""
-EPSILON = 1e-4
-"""Distance of a threshold from the response that it separates."""
-TRIES = 20
-"""Shares that are tried to meet the budget."""
+EPSILON = 1e-4  # distance of a threshold from the response that it separates
+TRIES = 20  # shares that are tried to meet the budget
 
 
 class GatedConv(nn.Module):
-    """A convolution times a gate that is open where a low-cost convolution is above a threshold.
-
-    >>> gated = GatedConv(nn.Conv2d(3, 8, 3, padding=1)).eval()
-    >>> x = torch.rand(1, 3, 4, 4)
-    >>> torch.equal(gated(x), gated.conv(x) * gated.gate(x))
-    True
-    """
+    """A convolution times a gate that is open where a low-cost convolution is above a threshold."""
 
     threshold: Tensor
 
@@ -119,9 +102,7 @@ def lccl(model: nn.Module, space: Space, budget: Budget, context: Context) -> Me
         )
     calibration = sample_images(context.dataset.train, IMAGES, context.session.seed)
     held_out, fabric = context.dataset.validation, context.session.fabric
-
-    def reset_thresholds(network: nn.Module) -> None:
-        set_thresholds(network, share, calibration, fabric)
+    reset_thresholds = partial(set_thresholds, share=share, split=calibration, fabric=fabric)
 
     def restore_budget(network: nn.Module) -> int:
         # by the held-out images themselves if they are unlike the training images
@@ -144,10 +125,9 @@ def lccl(model: nn.Module, space: Space, budget: Budget, context: Context) -> Me
         "gates": len(_gates(network)),
         "time": "all positions are computed and then multiplied by the gates, so it is not faster",
     }
-    network.train(model.training)
     return MethodResult(
         shape=space.full,
-        model=network,
+        model=network.train(model.training),
         cost=cost,
         notes=notes,
         after_epoch=reset_thresholds,
@@ -188,10 +168,8 @@ def cost_range(network: nn.Module, space: Space) -> tuple[int, int]:
 def measured_cost(
     network: nn.Module, space: Space, split: Split, fabric: Fabric | None = None
 ) -> int:
-    """The mean MACs of these images: all that has to be computed, low-cost layers included.
-
-    `space` is that of the network without gates.
-    """
+    """The mean MACs that have to be computed for these images, low-cost layers included; `space` is
+    that of the network without gates."""
     fabric = fabric or make_fabric()
     computed = 0
 
@@ -211,10 +189,8 @@ def measured_cost(
 def set_thresholds(
     network: nn.Module, share: float, split: Split, fabric: Fabric | None = None
 ) -> None:
-    """Set the thresholds so that each gate passes this share of the positions.
-
-    The batch norms, whose running statistics may lag behind in training, are recalibrated.
-    """
+    """Set the thresholds so that each gate passes this share of the positions, and recalibrate the
+    batch norms, whose running statistics may lag behind in training."""
     owed = 0.0
 
     def set_threshold(gate: GatedConv, response: Tensor) -> None:
@@ -252,12 +228,10 @@ def _batches(split: Split) -> Iterator[Tensor]:
 @contextmanager
 def _observed(network: nn.Module, observer: Callable[[GatedConv, Tensor], None]) -> Iterator[None]:
     """Inside, the observer is called with the response of each gate, before its threshold."""
-
-    def observe(gate: GatedConv, _: nn.Module, __: Any, response: Tensor) -> None:
-        observer(gate, response)
-
-    gates = _gates(network).values()
-    hooks = [gate.norm.register_forward_hook(partial(observe, gate)) for gate in gates]
+    hooks = [
+        gate.norm.register_forward_hook(lambda _, __, response, gate=gate: observer(gate, response))
+        for gate in _gates(network).values()
+    ]
     try:
         yield
     finally:

@@ -14,13 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from ..costing.budget import Budget
-from ..slimming.slim import slim
 from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
 from ..training.train import Objective, cross_entropy
 from ._channel_choice import Scores, keep_by_rank
 from ._criteria import mean_score, norms, torch_pruning_criteria
-from .interface import Context, MethodResult
+from .interface import Context, MethodResult, slimmed
 
 __all__ = ["norm_scales", "slimming", "sparse_objective"]
 
@@ -35,7 +34,7 @@ def slimming(model: nn.Module, space: Space, budget: Budget, context: Context) -
     net = copy.deepcopy(model)
     context.train(net, objective=sparse_objective(groups, context.searching.label_smoothing))
     shape = keep_by_rank(groups, budget, norm_scales(net, groups))
-    return MethodResult(shape=shape, model=slim(net, space, shape), cost=budget.cost(space, shape))
+    return slimmed(net, space, budget, shape)
 
 
 def sparse_objective(groups: ChannelGroups, label_smoothing: float = 0.0) -> Objective:

@@ -10,25 +10,16 @@ their norms.
 from torch import nn
 
 from ..costing.budget import Budget
-from ..slimming.slim import slim
 from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
-from ._channel_choice import Scores, keep_by_ratio
-from ._criteria import filters, mean_score, torch_pruning_criteria
-from .interface import Context, MethodResult
+from ._channel_choice import keep_by_ratio
+from ._criteria import filter_norms
+from .interface import Context, MethodResult, slimmed
 
-__all__ = ["l1", "pfec"]
+__all__ = ["pfec"]
 
 
 def pfec(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     groups = ChannelGroups(space)
-    shape = keep_by_ratio(groups, budget, l1(model, groups))
-    return MethodResult(
-        shape=shape, model=slim(model, space, shape), cost=budget.cost(space, shape)
-    )
-
-
-def l1(model: nn.Module, groups: ChannelGroups) -> Scores:
-    """The L1 norm of each filter."""
-    criterion = torch_pruning_criteria().MagnitudeImportance(p=1, normalizer=None)
-    return mean_score(filters(model, groups), groups, criterion)
+    shape = keep_by_ratio(groups, budget, filter_norms(model, groups, p=1))
+    return slimmed(model, space, budget, shape)

@@ -17,10 +17,8 @@ from .interface import Context, MethodResult
 
 __all__ = ["draw_shape", "random"]
 
-SHAPES = 8
-"""Shapes that are trained."""
-TRIES = 5_000
-"""Samples of the space before a shape is derived from random probabilities instead."""
+SHAPES = 8  # shapes that are trained
+TRIES = 5_000  # samples of the space before a shape is derived from random probabilities instead
 
 
 def random(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
@@ -41,12 +39,8 @@ def random(model: nn.Module, space: Space, budget: Budget, context: Context) -> 
             best = small
         accuracies[shape] = accuracy
     shape = max(accuracies, key=lambda each: accuracies[each])
-    return MethodResult(
-        shape=shape,
-        model=best,
-        cost=budget.cost(space, shape),
-        notes={"held_out_accuracies": [round(value, 4) for value in accuracies.values()]},
-    )
+    notes = {"held_out_accuracies": [round(value, 4) for value in accuracies.values()]}
+    return MethodResult(shape=shape, model=best, cost=budget.cost(space, shape), notes=notes)
 
 
 def draw_shape(space: Space, budget: Budget, generator: torch.Generator) -> Shape:
@@ -55,9 +49,8 @@ def draw_shape(space: Space, budget: Budget, generator: torch.Generator) -> Shap
         shape = space.sample(generator)
         if budget.holds(budget.cost(space, shape)):
             return shape
-    candidates = {**space.widths, **space.depths}
     probabilities = {
         name: torch.randn(len(sizes), generator=generator).softmax(0)
-        for name, sizes in candidates.items()
+        for name, sizes in space.candidates.items()
     }
     return derive(probabilities, space, budget).shape

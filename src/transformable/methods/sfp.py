@@ -15,14 +15,13 @@ from torch import nn
 
 from ..costing.budget import Budget
 from ..shape import Shape
-from ..slimming.slim import slim
 from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
-from ._channel_choice import Scores, keep_by_ratio
-from ._criteria import filters, mean_score, torch_pruning_criteria
-from .interface import Context, MethodResult
+from ._channel_choice import keep_by_ratio
+from ._criteria import filter_norms
+from .interface import Context, MethodResult, slimmed
 
-__all__ = ["l2", "sfp", "zero_filters"]
+__all__ = ["sfp", "zero_filters"]
 
 
 def sfp(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
@@ -30,18 +29,11 @@ def sfp(model: nn.Module, space: Space, budget: Budget, context: Context) -> Met
     net = copy.deepcopy(model)
 
     def largest_filters() -> Shape:
-        return keep_by_ratio(groups, budget, l2(net, groups))
+        return keep_by_ratio(groups, budget, filter_norms(net, groups, p=2))
 
     largest_filters()  # an impossible budget is refused before the training
     context.train(net, after_epoch=lambda _: zero_filters(net, groups, largest_filters()))
-    shape = largest_filters()
-    return MethodResult(shape=shape, model=slim(net, space, shape), cost=budget.cost(space, shape))
-
-
-def l2(model: nn.Module, groups: ChannelGroups) -> Scores:
-    """The squared L2 norm of each filter."""
-    criterion = torch_pruning_criteria().MagnitudeImportance(p=2, normalizer=None)
-    return mean_score(filters(model, groups), groups, criterion)
+    return slimmed(net, space, budget, largest_filters())
 
 
 @torch.no_grad()

@@ -14,7 +14,7 @@ from ..costing.budget import Budget
 from ..searching.derive import check_possible
 from ..searching.search import search
 from ..tracing.space import Space
-from ._channel_choice import same_ratio
+from ._channel_choice import check_budget, same_ratio
 from .interface import Context, MethodResult
 
 __all__ = ["both", "depth", "width"]
@@ -23,12 +23,9 @@ __all__ = ["both", "depth", "width"]
 def both(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Search widths and depths."""
     found = search(model, context.dataset, budget, context.searching, context.session, space=space)
-    return MethodResult(
-        shape=found.shape,
-        model=context.slim_sorted(model, space, found.shape),
-        cost=found.derived.cost,
-        notes={"derived_by": found.derived.how, "given_up": found.derived.given_up},
-    )
+    small = context.slim_sorted(model, space, found.shape)
+    notes = {"derived_by": found.derived.how, "given_up": found.derived.given_up}
+    return MethodResult(shape=found.shape, model=small, cost=found.derived.cost, notes=notes)
 
 
 def width(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
@@ -53,12 +50,10 @@ def depth(model: nn.Module, space: Space, budget: Budget, context: Context) -> M
     shape = same_ratio(
         space, budget, space.full.widths, lambda widths: found.shape.replace(widths=widths)
     )
-    return MethodResult(
-        shape=shape,
-        model=context.slim_sorted(model, space, shape),
-        cost=budget.cost(space, shape),
-        notes={**found.notes, "before_widths": found.cost},
-    )
+    check_budget(space, budget, shape)
+    small = context.slim_sorted(model, space, shape)
+    notes = {**found.notes, "before_widths": found.cost}
+    return MethodResult(shape=shape, model=small, cost=budget.cost(space, shape), notes=notes)
 
 
 def _reachable(space: Space, budget: Budget) -> Budget:

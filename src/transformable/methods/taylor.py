@@ -22,17 +22,15 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from ..costing.budget import Budget
 from ..shape import Shape
-from ..slimming.slim import slim
 from ..tracing.channel_groups import ChannelGroups
 from ..tracing.reader import Layer
 from ..tracing.space import Space
 from ._channel_choice import drop_single_channels, keep_by_rank
-from .interface import Context, MethodResult
+from .interface import Context, MethodResult, slimmed
 
 __all__ = ["Gates", "taylor"]
 
-MEMORY = 0.1
-"""Weight of the squares from before gates were closed in the sums afterwards."""
+MEMORY = 0.1  # weight of the squares from before gates were closed in the sums afterwards
 
 
 def taylor(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
@@ -50,14 +48,12 @@ def taylor(model: nn.Module, space: Space, budget: Budget, context: Context) -> 
     context.train(net, after_epoch=close)
     shape = drop_single_channels(gates.groups, budget, gates.importance(), gates.shape())
     gates.remove()
-    return MethodResult(shape=shape, model=slim(net, space, shape), cost=budget.cost(space, shape))
+    return slimmed(net, space, budget, shape)
 
 
 class Gates:
-    """Factors of 1 or 0 behind the channels, and the sums of their squared gradients.
-
-    Both are buffers of the layers in front of them, so that checkpoints hold them.
-    """
+    """Factors of 1 or 0 behind the channels, and the sums of their squared gradients. Both are
+    buffers of the layers in front of them, so that checkpoints hold them."""
 
     def __init__(self, model: nn.Module, groups: ChannelGroups) -> None:
         self.groups = groups

@@ -9,7 +9,7 @@ from torch import nn
 from ..costing.budget import Budget
 from ..shape import Shape
 from ..tracing.space import Space
-from ._channel_choice import same_ratio
+from ._channel_choice import check_budget, same_ratio
 from .interface import Context, MethodResult
 
 __all__ = ["uniform", "uniform_shape"]
@@ -31,9 +31,9 @@ def uniform_shape(space: Space, budget: Budget) -> Shape:
     (11, 46)
     """
     full = space.full
-    largest = max(
-        (sizes[-1] / full.widths[name] for name, sizes in space.widths.items()), default=1.0
+    largest = max([1.0, *(sizes[-1] / full.widths[name] for name, sizes in space.widths.items())])
+    shape = same_ratio(
+        space, budget, full.widths, lambda widths: full.replace(widths=widths), largest
     )
-    return same_ratio(
-        space, budget, full.widths, lambda widths: full.replace(widths=widths), max(1.0, largest)
-    )
+    check_budget(space, budget, shape)
+    return shape

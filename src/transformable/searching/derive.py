@@ -86,7 +86,6 @@ def _nearest_cost(uniform: Probabilities, space: Space, budget: Budget) -> str:
 def derive(probabilities: Probabilities, space: Space, budget: Budget) -> Derived:
     """The most probable shape inside the band; raises a ValueError if there is none.
 
-    >>> import torch
     >>> from transformable import models
     >>> space = Space.trace(models.build("resnet20"), (3, 32, 32))
     >>> sizes = space.candidates

@@ -50,35 +50,26 @@ def estimate_search(
     search_step = SearchStep(net, budget, settings, steps, fabric)
     batches = fabric.to_device([next(half.shuffled(size, seed=0, epoch=0)) for half in halves])
     times = []
+    # what autograd saves, by address; kept alive, because a freed address would be used again
+    saved: dict[int, torch.UntypedStorage] = {}
+
+    def save(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        saved.setdefault(storage.data_ptr(), storage)
+        return tensor
+
     with preserve_random_state(fabric):
-        saved = SavedTensorMemory()
-        with torch.autograd.graph.saved_tensors_hooks(saved.pack, lambda tensor: tensor):
+        with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
             search_step(search_step.hold, 0, *batches)
         for step in range(STEPS):
             start = time.perf_counter()
             search_step(search_step.hold + step, 0, *batches)
             times.append(time.perf_counter() - start)
     weights = sum(p.numel() * p.element_size() for p in net.parameters())
+    activations = sum(storage.nbytes() for storage in saved.values())
     # the batches of the weights and of the sizes are not in memory at the same time
     return Estimate(
         steps=steps * settings.epochs,
         seconds_per_step=statistics.median(times),
-        memory=3 * weights + saved.bytes // 2,
+        memory=3 * weights + activations // 2,
     )
-
-
-class SavedTensorMemory:
-    """Adds up the memory that autograd saves for the backward pass, each storage once."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self._seen: set[int] = set()
-        self._alive: list[Tensor] = []
-
-    def pack(self, tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in self._seen:
-            self._seen.add(storage.data_ptr())
-            self._alive.append(tensor)  # a freed address would be used again
-            self.bytes += storage.nbytes()
-        return tensor

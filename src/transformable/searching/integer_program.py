@@ -27,26 +27,19 @@ from ..tracing.space import Space
 
 __all__ = ["most_probable"]
 
-Columns = NDArray[np.int64]
-"""Indexes of variables."""
+Columns = NDArray[np.int64]  # indexes of variables
 
-GAP = 1e-4
-"""The relative gap at which the solver stops."""
-NODES = 20_000
-"""The number of nodes of the search tree at which the solver gives up."""
-SLACK = 1e-5
-"""The relative amount by which the solver's own tolerance may let a cost leave the band."""
-# the status of such a program in scipy.optimize.milp
-INFEASIBLE = 2
+GAP = 1e-4  # the relative gap at which the solver stops
+NODES = 20_000  # the number of nodes of the search tree at which the solver gives up
+SLACK = 1e-5  # the relative amount by which the solver's tolerance may let a cost leave the band
+INFEASIBLE = 2  # the status of such a program in scipy.optimize.milp
 
 
 def most_probable(
     logs: Mapping[str, NDArray[np.float64]], space: Space, budget: Budget
 ) -> dict[str, int]:
-    """The index of the candidate of each choice, for log-probabilities of the candidates.
-
-    Raises a ValueError if no shape inside the band is found.
-    """
+    """The candidate (its index) of each choice, for log-probabilities of all candidates; raises a
+    ValueError if no shape inside the band is found."""
     program = IntegerProgram(space, budget.metric)
     slack = SLACK * budget.high
     for low, high in ((budget.low, budget.high), (budget.low + slack, budget.high - slack)):

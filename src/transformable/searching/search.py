@@ -105,11 +105,7 @@ def search(
     if run is not None:
         run.save_text("shape.json", derived.shape.to_json() + "\n")
     return Searched(
-        derived=derived,
-        budget=budget,
-        probabilities=probabilities,
-        history=state.history,
-        net=net,
+        derived=derived, budget=budget, probabilities=probabilities, history=state.history, net=net
     )
 
 
@@ -131,9 +127,8 @@ def make_supernet(model: nn.Module, space: Space, settings: Searching, seed: int
 
 
 def _summary(row: dict[str, Any], budget: Budget) -> str:
-    unit = 1e6 if budget.value >= 1e6 else 1e3
+    unit, letter = (1e6, "M") if budget.value >= 1e6 else (1e3, "K")
     cost, low, high = (value / unit for value in (row["derived"], budget.low, budget.high))
-    letter = "M" if unit == 1e6 else "K"
     return (
         f"{budget.metric} {cost:.2f}{letter}, band {low:.2f} to {high:.2f}{letter}, "
         f"discrepancy {row['discrepancy']:.2f}"

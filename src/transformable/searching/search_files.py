@@ -30,8 +30,7 @@ class SearchFiles:
 
     def __init__(self, run: Run | None, space: Space) -> None:
         self._run = run
-        sizes = {**space.widths, **space.depths}
-        self._candidates = json.dumps({name: list(each) for name, each in sizes.items()})
+        self._candidates = json.dumps(space.candidates)
         if run is not None:
             path = run.folder / CANDIDATES
             if path.exists() and path.read_text(encoding="utf-8") != self._candidates:
@@ -44,8 +43,7 @@ class SearchFiles:
         """Make the files agree with the state that the search continues from."""
         if self._run is not None:
             self._run.save_text(CANDIDATES, self._candidates)
-            header = 1 if state.step else 0
-            self._run.truncate_lines(STEPS, state.step + header)
+            self._run.truncate_lines(STEPS, state.step + 1 if state.step else 0)  # with a header
             self._run.truncate_lines(DISTRIBUTIONS, len(state.history))
 
     def append_steps(self, rows: list[Row]) -> list[Row]:

@@ -38,10 +38,7 @@ class SearchStep:
         self.weights, self.sizes = net.weight_parameters(), net.architecture_parameters()
         self.sgd = make_sgd(self.weights, settings)
         self.adam = torch.optim.Adam(
-            self.sizes,
-            lr=settings.arch_lr,
-            betas=BETAS,
-            weight_decay=settings.arch_weight_decay,
+            self.sizes, lr=settings.arch_lr, betas=BETAS, weight_decay=settings.arch_weight_decay
         )
         self.multiplier = Multiplier(budget.value)
         self.expected = {"macs": net.expected_macs, "params": net.expected_params}[budget.metric]
@@ -62,14 +59,14 @@ class SearchStep:
         self.sgd.param_groups[0]["lr"] = self.lr_at(step)
         row: dict[str, Any] = {"tau": self.net.tau, "lr": self.lr_at(step)}
         self._seed("weights", seed, step)
-        row |= self._scores("weight", *self._weight_step(*for_weights))
+        row |= self._weight_step(*for_weights)
         derived = self.budget.cost(self.net.space, self.net.argmax())
         expected = self.expected()
         row |= {"derived": derived, "expected": float(expected.detach())}
         if step >= self.hold:
             self._seed("architecture", seed, step)
             cost = self._cost_loss(expected, derived)
-            row |= self._scores("architecture", *self._architecture_step(*for_sizes, cost))
+            row |= self._architecture_step(*for_sizes, cost)
             row |= {"cost_loss": float(cost.detach())}
         else:
             row |= dict.fromkeys(("architecture_loss", "architecture_accuracy", "cost_loss"))
@@ -81,22 +78,24 @@ class SearchStep:
         self.net.generator.manual_seed(int(key))
         seed_step(self.fabric, f"step of the {phase}", seed, step)
 
-    def _weight_step(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def _weight_step(self, x: Tensor, y: Tensor) -> dict[str, float]:
         with frozen(self.sizes):
-            logits, loss = self._forward(x, y, self.settings.label_smoothing)
+            loss, accuracy = self._forward(x, y, self.settings.label_smoothing)
             self._descend(loss, self.weights, self.sgd)
-        return loss, _accuracy(logits, y)
+        return self._scores("weight", loss, accuracy)
 
-    def _architecture_step(self, x: Tensor, y: Tensor, cost: Tensor) -> tuple[Tensor, Tensor]:
+    def _architecture_step(self, x: Tensor, y: Tensor, cost: Tensor) -> dict[str, float]:
         with frozen(self.weights):
-            logits, loss = self._forward(x, y)
+            loss, accuracy = self._forward(x, y)
             self._descend(loss + cost.to(loss), self.sizes, self.adam)
-        return loss, _accuracy(logits, y)
+        return self._scores("architecture", loss, accuracy)
 
     def _forward(self, x: Tensor, y: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+        """The loss and the accuracy of a batch."""
         with self.fabric.autocast():
             logits = self.net(x)
-        return logits, F.cross_entropy(logits.float(), y, label_smoothing=smoothing)
+        accuracy = (logits.detach().argmax(1) == y).float().mean()
+        return F.cross_entropy(logits.float(), y, label_smoothing=smoothing), accuracy
 
     def _descend(
         self, loss: Tensor, parameters: Sequence[nn.Parameter], optimizer: torch.optim.Optimizer
@@ -145,7 +144,3 @@ def temperature(step: int, total: int, settings: Searching) -> float:
     if settings.tau_fall == "cosine":
         part = (1 - math.cos(math.pi * part)) / 2
     return settings.tau_start + (settings.tau_end - settings.tau_start) * part
-
-
-def _accuracy(logits: Tensor, y: Tensor) -> Tensor:
-    return (logits.detach().argmax(1) == y).float().mean()
