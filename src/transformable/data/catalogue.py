@@ -8,9 +8,8 @@ import torch
 
 from ..spelling import nearest
 from . import arrays, cifar, digits, folder
-from .dataset import Dataset, Info, Split
-from .normalisation import Values, per_channel
-from .tensors import TensorSplit
+from .dataset import Dataset, Info
+from .tensors import Values, per_channel
 
 __all__ = ["info", "load"]
 
@@ -98,15 +97,12 @@ def _normalise_with(mean: Values, std: Values, dataset: Dataset) -> Dataset:
                 )
         used[name] = tuple(value * (255 if info.pixels else 1) for value in values)
 
-    def normalised(split: Split) -> Split:
-        assert isinstance(split, TensorSplit | folder.PhotoSplit)
-        return replace(split, mean=torch.tensor(used["mean"]), std=torch.tensor(used["std"]))
-
+    own = {name: torch.tensor(values) for name, values in used.items()}
     return Dataset(
         info=replace(info, mean=used["mean"], std=used["std"]),
-        train=normalised(dataset.train),
-        validation=normalised(dataset.validation),
-        test=normalised(dataset.test),
+        train=replace(dataset.train, **own),
+        validation=replace(dataset.validation, **own),
+        test=replace(dataset.test, **own),
     )
 
 
