@@ -1,7 +1,6 @@
-"""Augmentation of a whole batch (N, C, H, W) at a time, as pure functions.
+"""Augmentation of whole batches (N, C, H, W) as pure functions, with the random numbers given.
 
-They draw no random numbers but take them as arguments. Images stay uint8 until they are normalised,
-which moves a quarter of the bytes.
+Images stay uint8 until they are normalised, which moves a quarter of the bytes.
 """
 
 import torch

@@ -72,13 +72,11 @@ def load(
     elif kind == "npz":
         dataset = arrays.load(path, validation=validation, seed=seed)
     else:
+        default = os.environ.get("TRANSFORMABLE_DATA") or "~/.cache/transformable"
+        directory = Path(default if data_dir is None else data_dir).expanduser()
+        size = cifar.image_size(argument)
         dataset = cifar.load(
-            kind,
-            _directory(data_dir),
-            size=cifar.image_size(argument),
-            validation=validation,
-            seed=seed,
-            download=download,
+            kind, directory, size=size, validation=validation, seed=seed, download=download
         )
     return dataset if mean is None or std is None else _normalise_with(mean, std, dataset)
 
@@ -109,15 +107,9 @@ def _normalise_with(mean: Values, std: Values, dataset: Dataset) -> Dataset:
 def _parse(spec: str) -> tuple[str, str]:
     """The kind of dataset and what stands behind the colon: a path, or the size of CIFAR images."""
     kind, colon, argument = spec.partition(":")
-    if f"{kind}:PATH" in _KNOWN and argument:
-        return kind, argument
-    if kind in _KNOWN and (not colon or (kind in cifar.SETS and argument)):
+    takes_argument = f"{kind}:PATH" in _KNOWN or kind in cifar.SETS
+    if (takes_argument and argument) or (kind in _KNOWN and not colon):
         return kind, argument
     hint = nearest(spec, _KNOWN)
     known = "" if hint.startswith("known") else f" known: {', '.join(_KNOWN)}"
     raise ValueError(f"unknown dataset {spec!r}; {hint}{known}")
-
-
-def _directory(data_dir: str | Path | None) -> Path:
-    default = os.environ.get("TRANSFORMABLE_DATA") or "~/.cache/transformable"
-    return Path(default if data_dir is None else data_dir).expanduser()

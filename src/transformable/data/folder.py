@@ -1,7 +1,7 @@
 """Photos in one folder per class, decoded by worker processes."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -15,7 +15,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from ..seeds import generator
 from .augment import normalise
-from .dataset import Dataset, Info, Split
+from .dataset import Batches, Dataset, Info, Split
 from .photos import SIZE, SUFFIXES, decode, evaluation_view, training_view
 from .stratify import stratified
 
@@ -38,17 +38,14 @@ class PhotoSplit(Split):
         paths = tuple(self.paths[index] for index in indexes.tolist())
         return replace(self, paths=paths, labels=self.labels[indexes])
 
-    def _augmented(
-        self, plan: list[tuple[int, Tensor]], seed: int, epoch: int, own: slice
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        return self._batches(
-            [indexes[own] for _, indexes in plan], _Views(self.paths, (seed, epoch))
-        )
+    def _augmented(self, plan: dict[int, Tensor], seed: int, epoch: int, own: slice) -> Batches:
+        own_plan = [indexes[own] for indexes in plan.values()]
+        return self._batches(own_plan, _Views(self.paths, (seed, epoch)))
 
-    def _plain(self, plan: list[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+    def _plain(self, plan: list[Tensor]) -> Batches:
         return self._batches(plan, _Views(self.paths, None))
 
-    def _batches(self, plan: list[Tensor], views: "_Views") -> Iterator[tuple[Tensor, Tensor]]:
+    def _batches(self, plan: list[Tensor], views: "_Views") -> Batches:
         if not plan:
             return
         loader = DataLoader(

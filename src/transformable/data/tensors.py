@@ -1,7 +1,7 @@
 """Datasets that fit in memory, as one tensor."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..seeds import generator
 from .augment import crop, flip, normalise
-from .dataset import Dataset, Info, Split
+from .dataset import Batches, Dataset, Info, Split
 from .stratify import stratified
 
 __all__ = ["TensorSplit", "Values", "count_classes", "from_tensors", "per_channel"]
@@ -32,10 +32,8 @@ class TensorSplit(Split):
     def subset(self, indexes: Tensor) -> Self:
         return replace(self, images=self._gather(indexes), labels=self.labels[indexes])
 
-    def _augmented(
-        self, plan: list[tuple[int, Tensor]], seed: int, epoch: int, own: slice
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        for step, indexes in plan:
+    def _augmented(self, plan: dict[int, Tensor], seed: int, epoch: int, own: slice) -> Batches:
+        for step, indexes in plan.items():
             # drawn for the global batch, so that the number of processes does not change the images
             random = generator("augment", seed, epoch, step)
             size = len(indexes)
@@ -48,7 +46,7 @@ class TensorSplit(Split):
                 x = flip(x, mask[own])
             yield normalise(x, self.mean, self.std), self.labels[indexes[own]]
 
-    def _plain(self, plan: list[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+    def _plain(self, plan: list[Tensor]) -> Batches:
         for indexes in plan:
             yield normalise(self._gather(indexes), self.mean, self.std), self.labels[indexes]
 

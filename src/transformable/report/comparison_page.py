@@ -113,8 +113,7 @@ def _reference(facts: Mapping[str, Any], name: str) -> Reference | None:
         return None
     x = teacher[name]
     size = "" if x is None else f", {count(x)} MACs" if name == "macs" else f", {milliseconds(x)}"
-    text = f"{UNPRUNED}: {percent(teacher['accuracy'])}{size}"
-    return Reference(text, x, teacher["accuracy"])
+    return Reference(f"{UNPRUNED}: {percent(teacher['accuracy'])}{size}", x, teacher["accuracy"])
 
 
 def _times(entries: Sequence[Entry]) -> list[tuple[str, float, float]]:

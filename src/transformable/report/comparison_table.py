@@ -1,6 +1,5 @@
 """The table of a comparison with its footnotes, for the page and for Markdown."""
 
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -109,9 +108,6 @@ def shorten(text: str) -> str:
     >>> shorten("no shape\\n of this network"), shorten("word " * 20)
     ('no shape of this network', 'word word word word word word word word word…')
     """
-    text = re.sub(r"\s+", " ", text).strip()
-    if len(text) <= MAX_LENGTH:
-        return text
     kept = textwrap.shorten(text, MAX_LENGTH, placeholder="…")
-    # a first word that is too long by itself
-    return kept if len(kept) > 1 else text[: MAX_LENGTH - 1] + "…"
+    # only the placeholder is left if the first word is too long by itself
+    return text.strip()[: MAX_LENGTH - 1] + "…" if kept == "…" else kept
