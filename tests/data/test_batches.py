@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from transformable import data
-from transformable.data import batches
 from transformable.data.augment import crop, flip, normalise
 
 
@@ -233,7 +232,7 @@ def test_a_batch_below_one_sample_a_process_is_refused() -> None:
 
 def test_negative_start_is_refused() -> None:
     with pytest.raises(ValueError, match="step -1"):
-        batches.shuffled(9, 2, seed=0, epoch=0, start=-1)
+        numbered(9).shuffled(2, seed=0, epoch=0, start=-1)
 
 
 def test_subset_keeps_order_and_pixels() -> None:

@@ -7,15 +7,7 @@ from rich.box import SIMPLE
 from rich.table import Table
 from rich.text import Text
 
-from ..report.comparison_results import (
-    Entry,
-    Row,
-    accuracy_text,
-    average,
-    group_seeds,
-    runs_of,
-    unpruned,
-)
+from ..report.comparison_results import Entry, Row, accuracy_text, average, group_seeds, unpruned
 from ..report.comparison_table import UNPRUNED, shorten
 from ..report.formatting import MISSING, count_and_share, percent
 
@@ -58,7 +50,7 @@ def _state(entry: Entry, group: Sequence[Row]) -> Text:
     """How many runs of a line are done, running or failed, and why or at what."""
     parts = []
     if entry["n"]:
-        parts.append(f"{entry['n']}/{runs_of(entry)} done")
+        parts.append(f"{entry['n']}/{len(group)} done")
     if entry["running"]:
         doing = [row["reason"] for row in group if row["state"] == "running" and row["reason"]]
         parts.append(f"running: {shorten(doing[0])}" if doing else "running")
@@ -67,5 +59,5 @@ def _state(entry: Entry, group: Sequence[Row]) -> Text:
     if entry["failed"]:
         times = f"{entry['failed']} failed" if parts else "failed"
         parts.append(f"{times}: {shorten('; '.join(entry['reasons']))}")
-    style = "red" if entry["failed"] else "dim" if entry["waiting"] == runs_of(entry) else ""
+    style = "red" if entry["failed"] else "dim" if entry["waiting"] == len(group) else ""
     return Text(", ".join(parts), style=style)

@@ -5,13 +5,4 @@ from .dataset import Dataset, Info, Split
 from .stratify import stratified
 from .tensors import TensorSplit, from_tensors
 
-__all__ = [
-    "Dataset",
-    "Info",
-    "Split",
-    "TensorSplit",
-    "from_tensors",
-    "info",
-    "load",
-    "stratified",
-]
+__all__ = ["Dataset", "Info", "Split", "TensorSplit", "from_tensors", "info", "load", "stratified"]

@@ -1,7 +1,6 @@
-"""Augmentation of a whole batch (N, C, H, W) at a time, as pure functions.
+"""Augmentation of whole batches (N, C, H, W) as pure functions, with the random numbers given.
 
-They draw no random numbers but take them as arguments. Images stay uint8 until they are normalised,
-which moves a quarter of the bytes.
+Images stay uint8 until they are normalised, which moves a quarter of the bytes.
 """
 
 import torch
@@ -26,11 +25,7 @@ def crop(x: Tensor, offsets: Tensor, padding: int) -> Tensor:
 
 
 def _reflected(size: int, padding: int, device: torch.device) -> Tensor:
-    """The index of the pixel at each position of a padded row.
-
-    >>> _reflected(4, 2, torch.device("cpu")).tolist()
-    [2, 1, 0, 1, 2, 3, 2, 1]
-    """
+    """The index of the pixel at each position of a padded row: 2 1 0 1 2 3 2 1 for 4 pixels."""
     position = torch.arange(-padding, size + padding, device=device).abs()
     return torch.where(position >= size, 2 * (size - 1) - position, position).clamp(min=0)
 

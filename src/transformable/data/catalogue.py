@@ -8,9 +8,8 @@ import torch
 
 from ..spelling import nearest
 from . import arrays, cifar, digits, folder
-from .dataset import Dataset, Info, Split
-from .normalisation import Values, per_channel
-from .tensors import TensorSplit
+from .dataset import Dataset, Info
+from .tensors import Values, per_channel
 
 __all__ = ["info", "load"]
 
@@ -73,13 +72,11 @@ def load(
     elif kind == "npz":
         dataset = arrays.load(path, validation=validation, seed=seed)
     else:
+        default = os.environ.get("TRANSFORMABLE_DATA") or "~/.cache/transformable"
+        directory = Path(default if data_dir is None else data_dir).expanduser()
+        size = cifar.image_size(argument)
         dataset = cifar.load(
-            kind,
-            _directory(data_dir),
-            size=cifar.image_size(argument),
-            validation=validation,
-            seed=seed,
-            download=download,
+            kind, directory, size=size, validation=validation, seed=seed, download=download
         )
     return dataset if mean is None or std is None else _normalise_with(mean, std, dataset)
 
@@ -98,30 +95,21 @@ def _normalise_with(mean: Values, std: Values, dataset: Dataset) -> Dataset:
                 )
         used[name] = tuple(value * (255 if info.pixels else 1) for value in values)
 
-    def normalised(split: Split) -> Split:
-        assert isinstance(split, TensorSplit | folder.PhotoSplit)
-        return replace(split, mean=torch.tensor(used["mean"]), std=torch.tensor(used["std"]))
-
+    own = {name: torch.tensor(values) for name, values in used.items()}
     return Dataset(
         info=replace(info, mean=used["mean"], std=used["std"]),
-        train=normalised(dataset.train),
-        validation=normalised(dataset.validation),
-        test=normalised(dataset.test),
+        train=replace(dataset.train, **own),
+        validation=replace(dataset.validation, **own),
+        test=replace(dataset.test, **own),
     )
 
 
 def _parse(spec: str) -> tuple[str, str]:
     """The kind of dataset and what stands behind the colon: a path, or the size of CIFAR images."""
     kind, colon, argument = spec.partition(":")
-    if f"{kind}:PATH" in _KNOWN and argument:
-        return kind, argument
-    if kind in _KNOWN and (not colon or (kind in cifar.SETS and argument)):
+    takes_argument = f"{kind}:PATH" in _KNOWN or kind in cifar.SETS
+    if (takes_argument and argument) or (kind in _KNOWN and not colon):
         return kind, argument
     hint = nearest(spec, _KNOWN)
     known = "" if hint.startswith("known") else f" known: {', '.join(_KNOWN)}"
     raise ValueError(f"unknown dataset {spec!r}; {hint}{known}")
-
-
-def _directory(data_dir: str | Path | None) -> Path:
-    default = os.environ.get("TRANSFORMABLE_DATA") or "~/.cache/transformable"
-    return Path(default if data_dir is None else data_dir).expanduser()

@@ -4,7 +4,7 @@ import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -101,10 +101,8 @@ def image_size(text: str) -> int:
     >>> image_size(""), image_size("16")
     (32, 16)
     """
-    if text not in ("", *(sizes := ("4", "8", "16"))):
-        raise ValueError(
-            f"the images of CIFAR cannot be averaged to {text!r}; give {', '.join(sizes)}"
-        )
+    if text not in ("", "4", "8", "16"):
+        raise ValueError(f"the images of CIFAR cannot be averaged to {text!r}; give 4, 8, 16")
     return int(text or SIZE)
 
 
@@ -163,8 +161,20 @@ def _existing(path: Path) -> Path:
 
 
 def _read_binary(cifar: Cifar, file: str, path: Path) -> Arrays:
-    _check_size(cifar, file, path, path.stat().st_size)
-    return _parse(cifar, file, path, path.read_bytes())
+    with path.open("rb") as content:
+        return _read_records(cifar, file, path, path.stat().st_size, content)
+
+
+def _read_records(cifar: Cifar, file: str, path: Path, size: int, content: IO[bytes]) -> Arrays:
+    count = cifar.records[file]
+    expected = count * (cifar.label_bytes + _PIXELS)
+    if size != expected:
+        raise ValueError(
+            f"{path} should have {expected} bytes, found {size}; delete it and fetch it again"
+        )
+    records = np.frombuffer(content.read(), dtype=np.uint8).reshape(count, -1)
+    labels = records[:, cifar.label_bytes - 1]
+    return records[:, cifar.label_bytes :], _check_labels(cifar, path, labels)
 
 
 def _read_pickle(cifar: Cifar, file: str, path: Path) -> Arrays:
@@ -190,29 +200,13 @@ def _read_archive(cifar: Cifar, path: Path) -> dict[str, Arrays]:
         for member in archive:
             file = wanted.get(member.name)
             content = archive.extractfile(member) if file and member.isreg() else None
-            if file is None or content is None:
-                continue
-            where = path / member.name
-            _check_size(cifar, file, where, member.size)
-            found[file] = _parse(cifar, file, where, content.read())
+            if file and content:
+                where = path / member.name
+                found[file] = _read_records(cifar, file, where, member.size, content)
     missing = [name for name, file in wanted.items() if file not in found]
     if missing:
         raise ValueError(f"{path} lacks {', '.join(missing)}")
     return found
-
-
-def _check_size(cifar: Cifar, file: str, path: Path, found: int) -> None:
-    expected = cifar.records[file] * (cifar.label_bytes + _PIXELS)
-    if found != expected:
-        raise ValueError(
-            f"{path} should have {expected} bytes, found {found}; delete it and fetch it again"
-        )
-
-
-def _parse(cifar: Cifar, file: str, path: Path, content: bytes) -> Arrays:
-    records = np.frombuffer(content, dtype=np.uint8).reshape(cifar.records[file], -1)
-    labels = records[:, cifar.label_bytes - 1]
-    return records[:, cifar.label_bytes :], _check_labels(cifar, path, labels)
 
 
 def _check_labels(cifar: Cifar, path: Path, labels: NDArray[Any]) -> NDArray[Any]:

@@ -1,12 +1,19 @@
 """The interface of every dataset."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Self
 
+import torch
 from torch import Tensor
 
-__all__ = ["Dataset", "Info", "Split"]
+from ..seeds import generator
+
+__all__ = ["Batches", "Dataset", "Info", "Split"]
+
+Batches = Iterator[tuple[Tensor, Tensor]]
+"""Images and labels, batch by batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,24 +34,29 @@ class Info:
     """Whether the images are pixels of 0 to 255 before they are normalised, or other floats."""
 
 
-class Split(Protocol):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Split(ABC):
     """Images with labels, in batches of float32 channels-last images and int64 labels.
 
     ``batch_size`` is that of all ``world`` processes together; each process gets its share.
     """
 
-    @property
-    def labels(self) -> Tensor: ...
+    labels: Tensor
+    mean: Tensor
+    """Of each channel, in the units of the images before they are normalised."""
+    std: Tensor
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return len(self.labels)
 
-    def subset(self, indexes: Tensor) -> "Split":
+    @abstractmethod
+    def subset(self, indexes: Tensor) -> Self:
         """The samples at ``indexes``, in that order."""
-        ...
 
     def steps(self, batch_size: int) -> int:
-        """The number of batches in one epoch of ``shuffled``."""
-        ...
+        """The number of batches in one epoch of ``shuffled``: a short one only if none is full."""
+        _check_batch_size(batch_size)
+        return max(len(self) // batch_size, min(len(self), 1))
 
     def shuffled(
         self,
@@ -55,19 +67,47 @@ class Split(Protocol):
         start: int = 0,
         rank: int = 0,
         world: int = 1,
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    ) -> Batches:
         """Augmented batches of one epoch from step ``start`` on, without the last, short one.
 
         Each batch depends on (seed, epoch, step) alone, so that an epoch resumed in its middle
         gives the same bits as one that was not interrupted.
         """
-        ...
+        _check_batch_size(batch_size, world)
+        if start < 0:
+            raise ValueError(f"step {start} is impossible; an epoch starts at step 0")
+        order = torch.from_numpy(generator("order", seed, epoch).permutation(len(self)))
+        steps = range(start, self.steps(batch_size))
+        plan = {step: order[step * batch_size : (step + 1) * batch_size] for step in steps}
+        return self._augmented(plan, seed, epoch, slice(rank, None, world))
 
-    def ordered(
-        self, batch_size: int, *, rank: int = 0, world: int = 1
-    ) -> Iterator[tuple[Tensor, Tensor]]:
+    def ordered(self, batch_size: int, *, rank: int = 0, world: int = 1) -> Batches:
         """Every sample once, in order, not augmented."""
-        ...
+        _check_batch_size(batch_size, world)
+        starts = range(0, len(self), batch_size)
+        plan = [torch.arange(start, min(start + batch_size, len(self))) for start in starts]
+        # with less than one sample per process in the last batch, some processes would have a batch
+        # less than others, and those that synchronise at every batch would wait for ever
+        if len(plan) > 1 and len(plan[-1]) < world:
+            plan[-2:] = [torch.cat(plan[-2:])]
+        return self._plain([indexes[rank::world] for indexes in plan])
+
+    @abstractmethod
+    def _augmented(self, plan: dict[int, Tensor], seed: int, epoch: int, own: slice) -> Batches:
+        """The part ``own`` of each global batch, augmented; the plan has its indexes by step."""
+
+    @abstractmethod
+    def _plain(self, plan: list[Tensor]) -> Batches:
+        """The samples of each batch, not augmented."""
+
+
+def _check_batch_size(batch_size: int, world: int = 1) -> None:
+    if batch_size < 1:
+        raise ValueError(f"batch size {batch_size} is impossible; give 1 or more")
+    if batch_size < world:
+        raise ValueError(
+            f"batch size {batch_size} is too small for {world} processes; give {world} or more"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

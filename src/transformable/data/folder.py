@@ -1,9 +1,10 @@
 """Photos in one folder per class, decoded by worker processes."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import torch
@@ -13,9 +14,8 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from ..seeds import generator
-from . import batches
 from .augment import normalise
-from .dataset import Dataset, Info
+from .dataset import Batches, Dataset, Info, Split
 from .photos import SIZE, SUFFIXES, decode, evaluation_view, training_view
 from .stratify import stratified
 
@@ -27,50 +27,25 @@ _STD = torch.tensor((0.229, 0.224, 0.225)) * 255
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PhotoSplit:
+class PhotoSplit(Split):
     """A ``Split`` whose images are files."""
 
     paths: tuple[Path, ...]
-    labels: Tensor
     workers: int
     """Processes that decode; with 0 this process does. The images do not depend on it."""
-    mean: Tensor = _MEAN
-    """By channel, in units of 0 to 255."""
-    std: Tensor = _STD
 
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def subset(self, indexes: Tensor) -> "PhotoSplit":
+    def subset(self, indexes: Tensor) -> Self:
         paths = tuple(self.paths[index] for index in indexes.tolist())
         return replace(self, paths=paths, labels=self.labels[indexes])
 
-    def steps(self, batch_size: int) -> int:
-        return batches.steps(len(self), batch_size)
+    def _augmented(self, plan: dict[int, Tensor], seed: int, epoch: int, own: slice) -> Batches:
+        own_plan = [indexes[own] for indexes in plan.values()]
+        return self._batches(own_plan, _Views(self.paths, (seed, epoch)))
 
-    def shuffled(
-        self,
-        batch_size: int,
-        *,
-        seed: int,
-        epoch: int,
-        start: int = 0,
-        rank: int = 0,
-        world: int = 1,
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        plan = batches.shuffled(
-            len(self), batch_size, seed=seed, epoch=epoch, start=start, world=world
-        )
-        own = [indexes[rank::world] for _, indexes in plan]
-        return self._batches(own, _TrainingViews(self.paths, seed, epoch))
+    def _plain(self, plan: list[Tensor]) -> Batches:
+        return self._batches(plan, _Views(self.paths, None))
 
-    def ordered(
-        self, batch_size: int, *, rank: int = 0, world: int = 1
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        plan = batches.ordered(len(self), batch_size, world=world)
-        return self._batches([indexes[rank::world] for indexes in plan], _Views(self.paths))
-
-    def _batches(self, plan: list[Tensor], views: "_Views") -> Iterator[tuple[Tensor, Tensor]]:
+    def _batches(self, plan: list[Tensor], views: "_Views") -> Batches:
         if not plan:
             return
         loader = DataLoader(
@@ -90,38 +65,30 @@ class PhotoSplit:
 
 
 class _Views(TorchDataset[NDArray[np.uint8] | str]):
-    """The evaluation view of each photo, or the message of why it cannot be decoded."""
+    """A view of each photo, for training in (seed, epoch) or else for evaluation.
 
-    def __init__(self, paths: tuple[Path, ...]) -> None:
-        self.paths = paths
+    A photo that cannot be decoded gives the message about it: an exception that crosses processes
+    becomes pages of traceback.
+    """
+
+    def __init__(self, paths: tuple[Path, ...], epoch: tuple[int, int] | None) -> None:
+        self.paths, self.epoch = paths, epoch
 
     def __getitem__(self, index: int) -> NDArray[np.uint8] | str:
-        # returned, because an exception that crosses processes becomes pages of traceback
         try:
-            return self.view(index)
+            image = decode(self.paths[index])
+            if self.epoch is None:
+                return evaluation_view(image)
+            return training_view(image, generator("photo", *self.epoch, index))
         except ValueError as error:
             return str(error)
-
-    def view(self, index: int) -> NDArray[np.uint8]:
-        return evaluation_view(decode(self.paths[index]))
-
-
-class _TrainingViews(_Views):
-    def __init__(self, paths: tuple[Path, ...], seed: int, epoch: int) -> None:
-        super().__init__(paths)
-        self.seed, self.epoch = seed, epoch
-
-    def view(self, index: int) -> NDArray[np.uint8]:
-        random = generator("photo", self.seed, self.epoch, index)
-        return training_view(decode(self.paths[index]), random)
 
 
 def _collate(views: Sequence[NDArray[np.uint8] | str]) -> NDArray[np.uint8] | str:
     # an array, because tensors travel in shared memory, of which containers have little
+    messages = [view for view in views if isinstance(view, str)]
     arrays = [view for view in views if not isinstance(view, str)]
-    if len(arrays) == len(views):
-        return np.stack(arrays)
-    return next(view for view in views if isinstance(view, str))
+    return messages[0] if messages else np.stack(arrays)
 
 
 def _processors() -> int:
@@ -200,4 +167,6 @@ def _scan(root: Path, classes: tuple[str, ...], workers: int) -> PhotoSplit:
         labels += [label] * len(found)
     if not paths:
         raise ValueError(f"{str(root)!r} holds no images")
-    return PhotoSplit(paths=tuple(paths), labels=torch.tensor(labels), workers=workers)
+    return PhotoSplit(
+        paths=tuple(paths), labels=torch.tensor(labels), workers=workers, mean=_MEAN, std=_STD
+    )

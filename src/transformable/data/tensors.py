@@ -1,85 +1,54 @@
 """Datasets that fit in memory, as one tensor."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from ..seeds import generator
-from . import batches
 from .augment import crop, flip, normalise
-from .dataset import Dataset, Info
-from .normalisation import Values, per_channel
+from .dataset import Batches, Dataset, Info, Split
 from .stratify import stratified
 
-__all__ = ["TensorSplit", "count_classes", "from_tensors"]
+__all__ = ["TensorSplit", "Values", "count_classes", "from_tensors", "per_channel"]
+
+Values = float | Sequence[float]
+"""One number for all channels, or one per channel."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TensorSplit:
+class TensorSplit(Split):
     """A ``Split`` whose images are one tensor (N, C, H, W)."""
 
     images: Tensor
-    labels: Tensor
-    mean: Tensor
-    """By channel, in the units of ``images``."""
-    std: Tensor
     padding: int
     """Training images are random crops of the image, padded by reflection with so many pixels."""
     flips: bool
     """Whether half of the training images, at random, are mirrored."""
 
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def subset(self, indexes: Tensor) -> "TensorSplit":
+    def subset(self, indexes: Tensor) -> Self:
         return replace(self, images=self._gather(indexes), labels=self.labels[indexes])
 
-    def steps(self, batch_size: int) -> int:
-        return batches.steps(len(self), batch_size)
+    def _augmented(self, plan: dict[int, Tensor], seed: int, epoch: int, own: slice) -> Batches:
+        for step, indexes in plan.items():
+            # drawn for the global batch, so that the number of processes does not change the images
+            random = generator("augment", seed, epoch, step)
+            size = len(indexes)
+            offsets = torch.from_numpy(random.integers(2 * self.padding + 1, size=(size, 2)))
+            mask = torch.from_numpy(random.random(size) < 0.5)
+            x = self._gather(indexes[own])
+            if self.padding:
+                x = crop(x, offsets[own], self.padding)
+            if self.flips:
+                x = flip(x, mask[own])
+            yield normalise(x, self.mean, self.std), self.labels[indexes[own]]
 
-    def shuffled(
-        self,
-        batch_size: int,
-        *,
-        seed: int,
-        epoch: int,
-        start: int = 0,
-        rank: int = 0,
-        world: int = 1,
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        plan = batches.shuffled(
-            len(self), batch_size, seed=seed, epoch=epoch, start=start, world=world
-        )
-        return (
-            self._augmented(indexes, (seed, epoch, step), slice(rank, None, world))
-            for step, indexes in plan
-        )
-
-    def ordered(
-        self, batch_size: int, *, rank: int = 0, world: int = 1
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        plan = batches.ordered(len(self), batch_size, world=world)
-        own = (indexes[rank::world] for indexes in plan)
-        return (
-            (normalise(self._gather(indexes), self.mean, self.std), self.labels[indexes])
-            for indexes in own
-        )
-
-    def _augmented(
-        self, indexes: Tensor, key: tuple[int, int, int], own: slice
-    ) -> tuple[Tensor, Tensor]:
-        # drawn for the global batch, so that the number of processes does not change the images
-        random = generator("augment", *key)
-        offsets = torch.from_numpy(random.integers(2 * self.padding + 1, size=(len(indexes), 2)))
-        mask = torch.from_numpy(random.random(len(indexes)) < 0.5)
-        x = self._gather(indexes[own])
-        if self.padding:
-            x = crop(x, offsets[own], self.padding)
-        if self.flips:
-            x = flip(x, mask[own])
-        return normalise(x, self.mean, self.std), self.labels[indexes[own]]
+    def _plain(self, plan: list[Tensor]) -> Batches:
+        for indexes in plan:
+            yield normalise(self._gather(indexes), self.mean, self.std), self.labels[indexes]
 
     def _gather(self, indexes: Tensor) -> Tensor:
         # as (N, H, W, C), where a channels-last image is contiguous: ten times faster
@@ -115,10 +84,9 @@ def from_tensors(
     """
     images, labels = _checked(*train, "train")
     test_images, test_labels = _checked(*test, "test")
-    if images.shape[1:] != test_images.shape[1:] or images.dtype != test_images.dtype:
-        raise ValueError(
-            f"x_test holds {_kind(test_images)}, x_train {_kind(images)}; they must be alike"
-        )
+    kinds = [f"{str(x.dtype)[6:]} images of {tuple(x.shape[1:])}" for x in (test_images, images)]
+    if kinds[0] != kinds[1]:
+        raise ValueError(f"x_test holds {kinds[0]}, x_train {kinds[1]}; they must be alike")
     if classes is None:
         classes = tuple(str(label) for label in range(count_classes(labels, test_labels)))
     else:
@@ -223,6 +191,26 @@ def _normalisation(
     return means, stds
 
 
+def per_channel(name: str, values: Values, channels: int) -> tuple[float, ...]:
+    """``values`` as one finite number per channel; those of ``std`` must be above 0.
+
+    >>> per_channel("std", 0.5, channels=3)
+    (0.5, 0.5, 0.5)
+    """
+    numbers = tuple(values) if isinstance(values, Sequence) else (values,)
+    if len(numbers) not in (1, channels):
+        expected = "one" if channels == 1 else f"one for all channels or {channels}"
+        raise ValueError(
+            f"{name} {numbers} has {len(numbers)} numbers, but the images have {channels} "
+            f"channel{'s' * (channels > 1)}; give {expected}"
+        )
+    for value in numbers:
+        if not math.isfinite(value) or (name == "std" and value <= 0):
+            limits = "above 0" if name == "std" else "that are finite"
+            raise ValueError(f"{name} {value:g} is impossible; give numbers {limits}")
+    return tuple(map(float, numbers)) * (channels // len(numbers))
+
+
 def _statistics(images: Tensor) -> tuple[Tensor, Tensor]:
     # by histogram, which is exact and needs no float copy of the set
     counts = torch.stack(
@@ -234,7 +222,3 @@ def _statistics(images: Tensor) -> tuple[Tensor, Tensor]:
     std = (share @ values.square() - mean.square()).clamp(min=0).sqrt()
     # a channel of one value (all black, say) becomes zero instead of a division by zero
     return mean.float(), std.where(std > 0, 1).float()
-
-
-def _kind(images: Tensor) -> str:
-    return f"{str(images.dtype)[6:]} images of {tuple(images.shape[1:])}"

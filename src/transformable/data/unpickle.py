@@ -31,29 +31,21 @@ class _Dtype:
 
 
 class _Array:
+    """Made empty, as by numpy's ``_reconstruct``; ``__setstate__`` brings the content."""
+
     array: NDArray[Any]
+
+    def __init__(self, *_: object) -> None: ...
 
     def __setstate__(self, state: tuple[Any, tuple[int, ...], _Dtype, bool, Any]) -> None:
         _, shape, dtype, fortran, content = state
-        self.array = _build(content, dtype, shape, "F" if fortran else "C")
-
-
-class _Ndarray:
-    """Stands for the type that ``_reconstruct`` is asked to make."""
-
-
-def _build(content: Any, dtype: _Dtype, shape: tuple[int, ...], order: Any) -> NDArray[Any]:
-    array = np.frombuffer(content, dtype=dtype.dtype)
-    return array.reshape(shape, order="F" if order == "F" else "C").copy()
-
-
-def _reconstruct(*_: object) -> _Array:
-    return _Array()
+        array = np.frombuffer(content, dtype=dtype.dtype)
+        self.array = array.reshape(shape, order="F" if fortran else "C").copy()
 
 
 def _from_buffer(content: Any, dtype: _Dtype, shape: tuple[int, ...], order: str) -> _Array:
     made = _Array()
-    made.array = _build(content, dtype, shape, order)
+    made.__setstate__((None, shape, dtype, order == "F", content))
     return made
 
 
@@ -65,10 +57,10 @@ def _encode(text: str, encoding: str = "latin1") -> bytes:
 
 
 _ADMITTED: dict[tuple[str, str], Callable[..., object]] = {
-    ("numpy", "ndarray"): _Ndarray,
+    ("numpy", "ndarray"): _Array,
     ("numpy", "dtype"): _Dtype,
-    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy.core.multiarray", "_reconstruct"): _Array,
+    ("numpy._core.multiarray", "_reconstruct"): _Array,
     ("numpy.core.numeric", "_frombuffer"): _from_buffer,
     ("numpy._core.numeric", "_frombuffer"): _from_buffer,
     ("_codecs", "encode"): _encode,

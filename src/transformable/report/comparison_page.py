@@ -3,16 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .comparison_results import (
-    Entry,
-    Row,
-    accuracy_text,
-    average_over_seeds,
-    label,
-    macs_of,
-    unpruned,
-)
-from .comparison_table import UNPRUNED, failures, footnotes, table_columns, table_lines
+from .comparison_results import Entry, Row, accuracy_text, compared_entries, label, unpruned
+from .comparison_table import UNPRUNED, failures, footnotes, results_table
 from .conclusions import budget_text, conclusions
 from .formatting import MISSING, count, milliseconds, percent
 from .rendering import render
@@ -23,7 +15,7 @@ __all__ = ["comparison_markdown", "comparison_page"]
 
 def comparison_page(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     """The text of ``report.html``."""
-    entries = average_over_seeds(rows)
+    entries = compared_entries(rows, facts)
     methods, transfers, seeds, budgets = (
         list(dict.fromkeys(row[name] for row in rows))
         for name in ("method", "transfer", "seed", "budget")
@@ -37,7 +29,7 @@ def comparison_page(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
         points = [
             Point(
                 label=entry["method"],
-                tooltip=_tooltip(entry, entries, facts),
+                tooltip=_tooltip(entry, entries),
                 colour=colours[entry["method"]],
                 marker=markers[entry["transfer"]],
                 x=x,
@@ -57,9 +49,7 @@ def comparison_page(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
         colours=colours,
         markers=markers,
         by_macs=plot(
-            [macs_of(entry, facts) for entry in entries],
-            reference=_reference(facts, "macs"),
-            bands=bands,
+            [entry["macs"] for entry in entries], reference=_reference(facts, "macs"), bands=bands
         ),
         by_latency=plot(
             [entry["latency_ms"] for entry in entries], reference=_reference(facts, "latency_ms")
@@ -77,18 +67,19 @@ def comparison_page(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
 
 def comparison_markdown(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     """The text of ``results.md``."""
-    return render("results.md", **_common(rows, average_over_seeds(rows), facts))
+    return render("results.md", **_common(rows, compared_entries(rows, facts), facts))
 
 
 def _common(
     rows: Sequence[Row], entries: Sequence[Entry], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
+    columns, lines = results_table(entries, facts)
     return {
         "facts": facts,
         "conclusions": conclusions(entries, facts),
-        "columns": table_columns(entries),
-        "lines": table_lines(entries, facts),
-        "footnotes": footnotes(entries, facts),
+        "columns": columns,
+        "lines": lines,
+        "footnotes": footnotes(entries),
         "conditions": _conditions(facts),
         "failures": failures(rows),
     }
@@ -107,14 +98,13 @@ def _conditions(facts: Mapping[str, Any]) -> str:
     return f"Every small network was trained for {facts['epochs']} epochs.{measured}"
 
 
-def _tooltip(entry: Entry, entries: Sequence[Entry], facts: Mapping[str, Any]) -> str:
-    macs = macs_of(entry, facts)
-    parts = [
-        f"{label(entry, entries)}, budget {entry['budget']}: {accuracy_text(entry)}",
-        f"{count(macs)} MACs" if macs is not None else "",
-        milliseconds(entry["latency_ms"]) if entry["latency_ms"] is not None else "",
-    ]
-    return ", ".join(part for part in parts if part)
+def _tooltip(entry: Entry, entries: Sequence[Entry]) -> str:
+    parts = [f"{label(entry, entries)}, budget {entry['budget']}: {accuracy_text(entry)}"]
+    if entry["macs"] is not None:
+        parts.append(f"{count(entry['macs'])} MACs")
+    if entry["latency_ms"] is not None:
+        parts.append(milliseconds(entry["latency_ms"]))
+    return ", ".join(parts)
 
 
 def _reference(facts: Mapping[str, Any], name: str) -> Reference | None:
@@ -123,8 +113,7 @@ def _reference(facts: Mapping[str, Any], name: str) -> Reference | None:
         return None
     x = teacher[name]
     size = "" if x is None else f", {count(x)} MACs" if name == "macs" else f", {milliseconds(x)}"
-    text = f"{UNPRUNED}: {percent(teacher['accuracy'])}{size}"
-    return Reference(text, x, teacher["accuracy"])
+    return Reference(f"{UNPRUNED}: {percent(teacher['accuracy'])}{size}", x, teacher["accuracy"])
 
 
 def _times(entries: Sequence[Entry]) -> list[tuple[str, float, float]]:

@@ -1,4 +1,4 @@
-"""The runs of a comparison or a sweep: results.csv, means over the seeds, and what they show."""
+"""The runs of a comparison or a sweep: results.csv, and means over the seeds."""
 
 import csv
 import io
@@ -16,21 +16,17 @@ __all__ = [
     "accuracy_text",
     "average",
     "average_over_seeds",
-    "best_first_by_budget",
-    "clear_winner",
+    "compared_entries",
     "csv_text",
+    "done_by_budget",
     "group_seeds",
     "label",
-    "macs_of",
-    "outside_band",
-    "overlap",
-    "runs_of",
     "unpruned",
 ]
 
 Row = Mapping[str, Any]
 """One run: its settings, its state, and, once it is done, its numbers."""
-Entry = Mapping[str, Any]
+Entry = dict[str, Any]
 """The runs of one method, budget and transfer together, as `average` returns them."""
 
 RUN = ("method", "budget", "seed", "transfer", "state", "reason")
@@ -53,7 +49,7 @@ def csv_text(rows: Sequence[Row]) -> str:
     return text.getvalue()
 
 
-def average_over_seeds(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def average_over_seeds(rows: Sequence[Row]) -> list[Entry]:
     """An entry for each method, budget and transfer.
 
     Sorted by budget, then the best first; entries without a result yet follow, and those of which
@@ -77,7 +73,7 @@ def group_seeds(rows: Sequence[Row]) -> list[list[Row]]:
     return list(groups.values())
 
 
-def average(group: Sequence[Row]) -> dict[str, Any]:
+def average(group: Sequence[Row]) -> Entry:
     """The means over the runs of a group that are done, and how many are in which state.
 
     ``accuracy_std`` is the sample standard deviation, so None for a single run.
@@ -113,11 +109,6 @@ def _budget_size(budget: str) -> float:
         return math.inf
 
 
-def runs_of(entry: Entry) -> int:
-    """The number of runs in whatever state."""
-    return int(entry["n"] + entry["failed"] + entry["running"] + entry["waiting"])
-
-
 def label(entry: Entry, entries: Sequence[Entry]) -> str:
     """The method, and the transfer where there are several."""
     several = len({one["transfer"] for one in entries}) > 1
@@ -134,8 +125,32 @@ def accuracy_text(entry: Entry) -> str:
     return f"{percent(entry['accuracy'])}{spread} (n = {entry['n']})"
 
 
-def best_first_by_budget(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
-    """The entries that have a result, by budget."""
+def compared_entries(rows: Sequence[Row], facts: Mapping[str, Any]) -> list[Entry]:
+    """The entries of `average_over_seeds`, each compared with its budget and with the best there.
+
+    ``outside_band``: a run costs less or more than the budget allows. ``overlaps``: its mean ± std
+    touches that of the best; None for the best itself and where a std is unknown. ``winner``: it is
+    better than every other by more than the spread. ``macs`` are the measured ones where they
+    depend on the images.
+    """
+    entries = average_over_seeds(rows)
+    for entry in entries:
+        if entry["measured"] and facts["metric"] == "macs":
+            entry["macs"] = entry["cost"]
+        target, costs = facts["targets"].get(entry["budget"]), entry["cost_range"]
+        outside = target and costs and (costs[0] < target["low"] or costs[1] > target["high"])
+        entry |= {"outside_band": bool(outside), "overlaps": None, "winner": False}
+    for best, *others in done_by_budget(entries).values():
+        for other in others:
+            spreads = best["accuracy_std"], other["accuracy_std"]
+            if None not in spreads:
+                other["overlaps"] = best["accuracy"] - other["accuracy"] <= sum(spreads)
+        best["winner"] = bool(others) and all(other["overlaps"] is False for other in others)
+    return entries
+
+
+def done_by_budget(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
+    """The entries that have a result, by budget, in the order given."""
     found: dict[str, list[Entry]] = {}
     for entry in entries:
         if entry["accuracy"] is not None:
@@ -143,40 +158,7 @@ def best_first_by_budget(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
     return found
 
 
-def overlap(best: Entry, other: Entry) -> bool | None:
-    """Whether the intervals mean ± std of two entries touch; None where a std is unknown.
-
-    >>> best = {"accuracy": 0.8, "accuracy_std": 0.01}
-    >>> overlap(best, {"accuracy": 0.785, "accuracy_std": 0.006})
-    True
-    >>> overlap(best, {"accuracy": 0.785, "accuracy_std": 0.004})
-    False
-    """
-    if best["accuracy_std"] is None or other["accuracy_std"] is None:
-        return None
-    gap = abs(best["accuracy"] - other["accuracy"])
-    return bool(gap <= best["accuracy_std"] + other["accuracy_std"])
-
-
-def clear_winner(done: Sequence[Entry]) -> bool:
-    """Whether the first entry is better than every other by more than the spread."""
-    return len(done) > 1 and all(overlap(done[0], other) is False for other in done[1:])
-
-
-def macs_of(entry: Entry, facts: Mapping[str, Any]) -> float | None:
-    """The MACs to show: the measured ones where they depend on the images."""
-    measured = entry["measured"] and facts["metric"] == "macs"
-    macs: float | None = entry["cost"] if measured else entry["macs"]
-    return macs
-
-
 def unpruned(teacher: Mapping[str, Any] | None) -> dict[str, Any]:
     """The numbers of the unpruned network; None where one is unknown."""
     names = ("accuracy", "macs", "params", "latency_ms", "seconds")
     return {**dict.fromkeys(names), **(teacher or {})}
-
-
-def outside_band(entry: Entry, facts: Mapping[str, Any]) -> bool:
-    """Whether a run costs less or more than its budget allows."""
-    target, costs = facts["targets"].get(entry["budget"]), entry["cost_range"]
-    return bool(target and costs) and not target["low"] <= costs[0] <= costs[1] <= target["high"]

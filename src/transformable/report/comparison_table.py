@@ -1,26 +1,16 @@
 """The table of a comparison with its footnotes, for the page and for Markdown."""
 
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .comparison_results import (
-    Entry,
-    Row,
-    accuracy_text,
-    best_first_by_budget,
-    clear_winner,
-    macs_of,
-    outside_band,
-    overlap,
-    unpruned,
-)
+from .comparison_results import Entry, Row, accuracy_text, unpruned
 from .formatting import MISSING, accuracy_change, count_and_share, duration, milliseconds, percent
 
-__all__ = ["UNPRUNED", "failures", "footnotes", "shorten", "table_columns", "table_lines"]
+__all__ = ["UNPRUNED", "failures", "footnotes", "results_table", "shorten"]
 
 UNPRUNED = "unpruned"
+NUMBERS = ("accuracy", "change", "MACs", "params", "latency", "search", "training")
 MAX_LENGTH = 48
 OVERLAPS, SINGLE, MEASURED, OUTSIDE = "≈", "†", "‡", "§"
 MEANINGS = {
@@ -32,55 +22,40 @@ MEANINGS = {
 }
 
 
-def table_columns(entries: Sequence[Entry]) -> list[str]:
-    """The names of the columns; the budget has one if there are several."""
-    budgets = ["budget"] if _several_budgets(entries) else []
-    numbers = ["accuracy", "change", "MACs", "params", "latency", "search", "training"]
-    return ["method", "transfer", *budgets, *numbers]
+def results_table(
+    entries: Sequence[Entry], facts: Mapping[str, Any]
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """The columns, and a line for the unpruned network and for every entry.
 
-
-def _several_budgets(entries: Sequence[Entry]) -> bool:
-    return len({entry["budget"] for entry in entries}) > 1
-
-
-def table_lines(entries: Sequence[Entry], facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The unpruned network and every entry: the cells, and how they are to be shown."""
+    A line has its cells and how they are to be shown. A single budget has no column.
+    """
     teacher = unpruned(facts["teacher"])
-    blank = [MISSING] * (2 if _several_budgets(entries) else 1)
+    columns = ["method", "transfer", "budget", *NUMBERS]
     whole = [
-        percent(teacher["accuracy"]),
-        MISSING,
+        *(UNPRUNED, MISSING, MISSING, percent(teacher["accuracy"]), MISSING),
         count_and_share(teacher["macs"]),
         count_and_share(teacher["params"]),
         milliseconds(teacher["latency_ms"]),
         MISSING,
         duration(teacher["seconds"]),
     ]
-    winners = [id(d[0]) for d in best_first_by_budget(entries).values() if clear_winner(d)]
-    return [
-        {"cells": [UNPRUNED, *blank, *whole], "done": True, "winner": False},
-        *(
-            {
-                "cells": _cells(entry, entries, facts),
-                "done": entry["accuracy"] is not None,
-                "winner": id(entry) in winners,
-            }
-            for entry in entries
-        ),
-    ]
+    lines: list[dict[str, Any]] = [{"cells": whole, "done": True, "winner": False}]
+    for entry in entries:
+        done, winner = entry["accuracy"] is not None, entry["winner"]
+        lines.append({"cells": _cells(entry, teacher), "done": done, "winner": winner})
+    if len({entry["budget"] for entry in entries}) < 2:
+        for cells in (columns, *(line["cells"] for line in lines)):
+            del cells[2]
+    return columns, lines
 
 
-def _cells(entry: Entry, entries: Sequence[Entry], facts: Mapping[str, Any]) -> list[str]:
-    teacher = unpruned(facts["teacher"])
-    budget = [str(entry["budget"])] if _several_budgets(entries) else []
+def _cells(entry: Entry, teacher: Mapping[str, Any]) -> list[str]:
     measured = f" {MEASURED}" if entry["measured"] else ""
     return [
-        str(entry["method"]),
-        str(entry["transfer"]),
-        *budget,
-        _accuracy_or_state(entry, _marks(entry, entries, facts)),
+        *(str(entry[name]) for name in ("method", "transfer", "budget")),
+        _accuracy_or_state(entry),
         accuracy_change(teacher["accuracy"], entry["accuracy"]),
-        count_and_share(macs_of(entry, facts), teacher["macs"]) + measured,
+        count_and_share(entry["macs"], teacher["macs"]) + measured,
         count_and_share(entry["params"], teacher["params"]),
         milliseconds(entry["latency_ms"]),
         duration(entry["search_seconds"]),
@@ -88,31 +63,25 @@ def _cells(entry: Entry, entries: Sequence[Entry], facts: Mapping[str, Any]) -> 
     ]
 
 
-def _accuracy_or_state(entry: Entry, marks: str) -> str:
+def _accuracy_or_state(entry: Entry) -> str:
     if entry["accuracy"] is not None:
         failed = f", {entry['failed']} failed" if entry["failed"] else ""
-        return f"{accuracy_text(entry)}{failed} {marks}".strip()
+        return f"{accuracy_text(entry)}{failed} {_marks(entry)}".strip()
     if entry["running"] or entry["waiting"]:
         return "running" if entry["running"] else "waiting"
     return f"failed: {shorten('; '.join(entry['reasons']))}" if entry["failed"] else MISSING
 
 
-def _marks(entry: Entry, entries: Sequence[Entry], facts: Mapping[str, Any]) -> str:
+def _marks(entry: Entry) -> str:
     """The signs of the footnotes to an accuracy."""
-    if entry["accuracy"] is None:
-        return ""
-    best = best_first_by_budget(entries)[entry["budget"]][0]
-    found = {
-        OVERLAPS: entry is not best and overlap(best, entry),
-        SINGLE: entry["accuracy_std"] is None,
-        OUTSIDE: outside_band(entry, facts),
-    }
+    single = entry["accuracy_std"] is None
+    found = {OVERLAPS: entry["overlaps"], SINGLE: single, OUTSIDE: entry["outside_band"]}
     return "".join(sign for sign, holds in found.items() if holds)
 
 
-def footnotes(entries: Sequence[Entry], facts: Mapping[str, Any]) -> list[str]:
+def footnotes(entries: Sequence[Entry]) -> list[str]:
     """The meanings of the signs that are in the table."""
-    used = {sign for entry in entries for sign in _marks(entry, entries, facts)}
+    used = {sign for e in entries if e["accuracy"] is not None for sign in _marks(e)}
     used |= {MEASURED for entry in entries if entry["measured"]}
     notes = [f"{sign} {meaning}" for sign, meaning in MEANINGS.items() if sign in used]
     if any(entry["accuracy_std"] is not None for entry in entries):
@@ -139,9 +108,6 @@ def shorten(text: str) -> str:
     >>> shorten("no shape\\n of this network"), shorten("word " * 20)
     ('no shape of this network', 'word word word word word word word word word…')
     """
-    text = re.sub(r"\s+", " ", text).strip()
-    if len(text) <= MAX_LENGTH:
-        return text
     kept = textwrap.shorten(text, MAX_LENGTH, placeholder="…")
-    # a first word that is too long by itself
-    return kept if len(kept) > 1 else text[: MAX_LENGTH - 1] + "…"
+    # only the placeholder is left if the first word is too long by itself
+    return text.strip()[: MAX_LENGTH - 1] + "…" if kept == "…" else kept

@@ -3,17 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .comparison_results import (
-    Entry,
-    accuracy_text,
-    best_first_by_budget,
-    clear_winner,
-    label,
-    outside_band,
-    overlap,
-    runs_of,
-    unpruned,
-)
+from .comparison_results import Entry, accuracy_text, done_by_budget, label, unpruned
 from .formatting import METRIC_NAMES, count, milliseconds, percent
 
 __all__ = ["budget_text", "conclusions"]
@@ -23,34 +13,29 @@ MAX_NAMES = 3
 
 def conclusions(entries: Sequence[Entry], facts: Mapping[str, Any]) -> list[str]:
     """How many runs are done, and for each budget the best method, its lead and how sure it is."""
-    by_budget = best_first_by_budget(entries)
-    return [
-        _progress(entries),
-        *(" ".join(_at_budget(budget, done, facts)) for budget, done in by_budget.items()),
-    ]
+    by_budget = done_by_budget(entries).items()
+    return [_progress(entries), *(_at_budget(budget, done, facts) for budget, done in by_budget)]
 
 
 def _progress(entries: Sequence[Entry]) -> str:
-    total = sum(map(runs_of, entries))
     states = {key: sum(e[key] for e in entries) for key in ("n", "failed", "running", "waiting")}
+    total = sum(states.values())
     if total and states["n"] == total:
         return "The only run is done." if total == 1 else f"All {total} runs are done."
     rest = [f"{states[key]} {key}" for key in ("failed", "running", "waiting") if states[key]]
     return ", ".join([f"{states['n']} of {total} runs are done", *rest]) + "."
 
 
-def _at_budget(budget: str, done: Sequence[Entry], facts: Mapping[str, Any]) -> list[str]:
+def _at_budget(budget: str, done: Sequence[Entry], facts: Mapping[str, Any]) -> str:
     best, others = done[0], done[1:]
     name = label(best, done)
     mean = "accuracy" if best["accuracy_std"] is None else "mean accuracy"
     what = f"{name} has the highest {mean}:" if others else f"{name} reaches"
     gap = _gap(best["accuracy"], unpruned(facts["teacher"])["accuracy"])
     start = f"At a budget of {budget_text(budget, facts)}, {what} {accuracy_text(best)}{gap}."
-    if outside_band(best, facts):
+    if best["outside_band"]:
         start += " Not all of its runs are inside the band of the budget."
-    if not others:
-        return [start]
-    return [start, _lead(done) + _certainty(done), *_by_transfer(done)]
+    return start + (_lead(done) + _by_transfer(done) if others else "")
 
 
 def budget_text(budget: str, facts: Mapping[str, Any]) -> str:
@@ -75,23 +60,19 @@ def _gap(reached: float, before: float | None) -> str:
 
 
 def _lead(done: Sequence[Entry]) -> str:
+    """By how much the best is ahead of the second, and whether that is more than the spread."""
     best, second = done[:2]
     size = f"{100 * (best['accuracy'] - second['accuracy']):.2f}"
-    name = label(second, done)
-    return f"It leads {name} by {size if float(size) else 'less than 0.01'} points"
-
-
-def _certainty(done: Sequence[Entry]) -> str:
-    best, others = done[0], done[1:]
-    close = [label(other, done) for other in others if overlap(best, other)]
+    lead = f" It leads {label(second, done)} by {size if float(size) else 'less than 0.01'} points"
+    close = [label(other, done) for other in done if other["overlaps"]]
     if close:
         return (
-            f", but its mean ± std overlaps with that of {_names(close)}: over these seeds there "
-            "is no clear winner."
+            f"{lead}, but its mean ± std overlaps with that of {_names(close)}: over these seeds "
+            "there is no clear winner."
         )
-    if not clear_winner(done):
-        return "; without two runs of each there is no spread to hold that against."
-    return ", more than the spread over the seeds: its mean ± std overlaps with no other."
+    if not best["winner"]:
+        return f"{lead}; without two runs of each there is no spread to hold that against."
+    return f"{lead}, more than the spread over the seeds: its mean ± std overlaps with no other."
 
 
 def _names(names: Sequence[str]) -> str:
@@ -105,12 +86,12 @@ def _names(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
 
-def _by_transfer(done: Sequence[Entry]) -> list[str]:
+def _by_transfer(done: Sequence[Entry]) -> str:
     """Methods compare only where the weights were made in the same way."""
     firsts: dict[str, Entry] = {}
     for entry in done:
         firsts.setdefault(entry["transfer"], entry)
     if len(firsts) == 1 or len({entry["method"] for entry in done}) == 1:
-        return []
+        return ""
     best = (f"{key}: {one['method']} {percent(one['accuracy'])}" for key, one in firsts.items())
-    return [f"The highest means by transfer are {'; '.join(best)}."]
+    return f" The highest means by transfer are {'; '.join(best)}."

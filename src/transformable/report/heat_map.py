@@ -38,11 +38,7 @@ def heat_maps(facts: RunFacts) -> dict[str, Any]:
 
 
 def _columns(epochs: int) -> list[int]:
-    """The columns to draw, the first and the last among them.
-
-    >>> _columns(3), len(_columns(600)), _columns(600)[-1]
-    ([0, 1, 2], 120, 599)
-    """
+    """The columns to draw, the first and the last among them."""
     if epochs <= MAX_COLUMNS:
         return list(range(epochs))
     return [round(i * (epochs - 1) / (MAX_COLUMNS - 1)) for i in range(MAX_COLUMNS)]

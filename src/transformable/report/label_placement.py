@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from .axes import Box
 
-__all__ = ["Label", "error_bar_box", "marker_box", "place_labels"]
+__all__ = ["Label", "marker_box", "place_labels"]
 
 # the size of a letter at 12 px; that of a wide one, since the font is the reader's
 LETTER_WIDTH, LETTER_HEIGHT = 6.8, 13
@@ -27,11 +27,6 @@ class Label:
 def marker_box(x: float, y: float) -> Box:
     """The box that a marker covers."""
     return x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS
-
-
-def error_bar_box(x: float, bottom: float, top: float) -> Box:
-    """The box that an error bar covers."""
-    return x - 1, top, x + 1, bottom
 
 
 def place_labels(
@@ -62,7 +57,8 @@ def _free_place(
             middle = y + down * (reach + 3)
             spot = (left, middle - LETTER_HEIGHT / 2, left + width, middle + LETTER_HEIGHT / 2)
             if _inside(spot, frame) and not any(_cover(spot, other) for other in taken):
-                leader = None if reach == NEAR else (x, y, *_nearest(spot, x, y))
+                nearest = min(max(x, spot[0]), spot[2]), min(max(y, spot[1]), spot[3])
+                leader = None if reach == NEAR else (x, y, *nearest)
                 return Label(left, middle + 4, leader), spot
     return None, (x, y, x, y)
 
@@ -74,7 +70,3 @@ def _inside(spot: Box, frame: Box) -> bool:
 
 def _cover(a: Box, b: Box) -> bool:
     return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
-
-
-def _nearest(spot: Box, x: float, y: float) -> tuple[float, float]:
-    return min(max(x, spot[0]), spot[2]), min(max(y, spot[1]), spot[3])

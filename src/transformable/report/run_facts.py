@@ -4,7 +4,7 @@ import csv
 import json
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ FIX = "give the folder that a tas prune has written to its end (its --out)"
 PLAIN = ("model", "data", "seed", "command", "residual", "transfer", "faster", "seconds")
 MEASURES = ("accuracy", "top5", "macs", "params", "bytes", "latency_ms")
 TARGET = ("metric", "value", "low", "high")
+METRICS = "a metrics file of tas prune"
 TIMES = ("median_ms", "low_ms", "high_ms")
 
 MetricRows = Sequence[Mapping[str, float | None]]
@@ -103,9 +104,6 @@ class RunFacts:
         return f"{self.model} on {self.data}, pruned{by}"
 
 
-LAYER = [field.name for field in fields(Layer)]
-
-
 def read_run(folder: Path) -> RunFacts:
     """Read the folder of a finished run; a ValueError says what is wrong with it."""
     result = _read_result(folder)
@@ -119,21 +117,17 @@ def read_run(folder: Path) -> RunFacts:
 
 def _read_result(folder: Path) -> dict[str, Any]:
     path = folder / "result.json"
+    result = _read(path, "JSON", json.loads)
+    if isinstance(result, dict) and "before" in result:
+        return result
+    reason = 'its result.json has no "before"'
     if not path.is_file():
-        missing = "it has no result.json" if folder.is_dir() else "there is no such folder"
-        raise ValueError(f"{folder} is not the folder of a finished tas prune: {missing}; {FIX}")
-    result = _json(path)
-    if not isinstance(result, dict) or "before" not in result:
-        raise ValueError(
-            f"{folder} is not the folder of a finished tas prune: "
-            f'its result.json has no "before"; {FIX}'
-        )
-    return result
+        reason = "it has no result.json" if folder.is_dir() else "there is no such folder"
+    raise ValueError(f"{folder} is not the folder of a finished tas prune: {reason}; {FIX}")
 
 
 def _facts(folder: Path, result: dict[str, Any]) -> RunFacts:
-    layers = [Layer(**_pick(layer, *LAYER)) for layer in result["layers"]]
-    shape = _pick(result["shape"], "widths", "depths")
+    layer_fields = [field.name for field in fields(Layer)]
     # a trial of a comparison shares its teacher and its search with others
     shared = result.get("folders", {})
     teacher, search, student = (
@@ -141,6 +135,8 @@ def _facts(folder: Path, result: dict[str, Any]) -> RunFacts:
     )
     candidates, distributions = _distributions(search)
     return RunFacts(
+        layers=[Layer(**_pick(layer, *layer_fields)) for layer in result["layers"]],
+        shape=_pick(result["shape"], "widths", "depths"),
         **_pick(result, *PLAIN, "environment"),
         teacher_path=result.get("teacher"),
         method=str(result.get("method", "tas")),
@@ -151,12 +147,10 @@ def _facts(folder: Path, result: dict[str, Any]) -> RunFacts:
         after=_pick(result["after"], *MEASURES),
         target=_pick(result["target"], *TARGET),
         speed=[_speed(row) for row in result["speed"]],
-        layers=layers,
-        shape=shape,
-        config=_config(folder / "config.toml"),
-        teacher=_rows(teacher / "metrics.csv"),
-        search=_rows(search / "metrics.csv"),
-        student=_rows(student / "metrics.csv"),
+        config=_read(folder / "config.toml", "TOML", _settings, absent={}),
+        teacher=_read(teacher / "metrics.csv", METRICS, _metric_rows, absent=[]),
+        search=_read(search / "metrics.csv", METRICS, _metric_rows, absent=[]),
+        student=_read(student / "metrics.csv", METRICS, _metric_rows, absent=[]),
         candidates=candidates,
         distributions=distributions,
     )
@@ -183,61 +177,38 @@ def _distributions(folder: Path) -> tuple[dict[str, list[int]], list[dict[str, A
     paths = folder / "candidates.json", folder / "distributions.jsonl"
     if not all(path.is_file() for path in paths):
         return {}, []
-    candidates: dict[str, list[int]] = _json(paths[0])
-    history = [_parse(line, paths[1]) for line in _text(paths[1]).splitlines()]
+    candidates: dict[str, list[int]] = _read(paths[0], "JSON", json.loads)
+    history: list[dict[str, Any]] = _read(paths[1], "JSON", _json_lines)
     for name, sizes in candidates.items():
         if any("epoch" not in row or len(row.get(name, [])) != len(sizes) for row in history):
             raise ValueError(f"{paths[1]} does not match {paths[0].name} at {name!r}; {FIX}")
     return candidates, history
 
 
-def _rows(path: Path) -> MetricRows:
-    """The rows of a metrics file; none if there is no file."""
+def _json_lines(text: str) -> list[Any]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def _settings(text: str) -> dict[str, Any]:
+    return flat_settings(tomllib.loads(text))
+
+
+def _metric_rows(text: str) -> MetricRows:
+    """The rows of a metrics.csv, without values that are not finite: they cannot be drawn."""
+    rows = csv.DictReader(text.splitlines())
+    numbers = [{name: float(cell or "nan") for name, cell in row.items()} for row in rows]
+    return [{name: x if math.isfinite(x) else None for name, x in row.items()} for row in numbers]
+
+
+def _read(path: Path, kind: str, parse: Callable[[str], Any], absent: Any = None) -> Any:
+    """The parsed content of a file, or ``absent`` if there is no file."""
     if not path.is_file():
-        return []
+        return absent
     try:
-        return [
-            {name: _number(cell) for name, cell in row.items()}
-            for row in csv.DictReader(_text(path).splitlines())
-        ]
-    except (TypeError, ValueError):
-        raise ValueError(f"{path} is not a metrics file of tas prune; {FIX}") from None
-
-
-def _number(cell: str) -> float | None:
-    """None for an empty cell and for a value that is not finite: neither can be drawn.
-
-    >>> _number("0.5"), _number(""), _number("nan")
-    (0.5, None, None)
-    """
-    value = float(cell) if cell else math.nan
-    return value if math.isfinite(value) else None
-
-
-def _config(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        return flat_settings(tomllib.loads(_text(path)))
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path} is not TOML: {error}") from None
-
-
-def _json(path: Path) -> Any:
-    return _parse(_text(path), path)
-
-
-def _parse(text: str, path: Path) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        raise ValueError(f"{path} is not JSON; {FIX}") from None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
+        return parse(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not UTF-8 text; {FIX}") from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path} is not {kind} ({error}); {FIX}") from None

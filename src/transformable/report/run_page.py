@@ -42,14 +42,12 @@ def _budget(facts: RunFacts) -> str:
     """Whether the small network is inside the band of its budget."""
     metric, value, low, high = (facts.target[name] for name in ("metric", "value", "low", "high"))
     cost, share = facts.after[metric], value / facts.before[metric]
-    verdict = (
-        f"is met: {cost:,} lies in" if low <= cost <= high else f"is missed: {cost:,} lies outside"
-    )
+    verdict, where = ("met", "in") if low <= cost <= high else ("missed", "outside")
     measured = " This cost is a mean over images, since it depends on them."
     return (
         f"The budget of {value:,.0f} {METRIC_NAMES.get(metric, metric)} "
-        f"({share:.1%} of the unpruned network) {verdict} the band of {low:,} to {high:,}."
-        f"{measured if facts.measured else ''}"
+        f"({share:.1%} of the unpruned network) is {verdict}: {cost:,} lies {where} the band of "
+        f"{low:,} to {high:,}.{measured if facts.measured else ''}"
     )
 
 
@@ -60,12 +58,10 @@ def _deriving(facts: RunFacts) -> str:
         return ""
     if how == "argmax":
         return "The shape is the most probable size of every layer and stage."
-    lost = (
-        ""
-        if given_up is None
-        else f"; that gave up {significant(given_up)} nats of log-probability"
-    )
-    return (
+    text = (
         "The most probable sizes together were outside the band, so the shape is the most probable "
-        f"one inside it{lost}."
     )
+    text += "one inside it"
+    if given_up is not None:
+        text += f"; that gave up {significant(given_up)} nats of log-probability"
+    return f"{text}."

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from .axes import Axis, Box
-from .label_placement import Label, error_bar_box, marker_box, place_labels
+from .label_placement import Label, marker_box, place_labels
 
 __all__ = ["COLOURS", "MARKERS", "Point", "Reference", "ScatterPlot"]
 
@@ -96,12 +96,12 @@ class ScatterPlot:
         places = {id(p): (self.x_axis.at(p.x), self.y_axis.at(p.y)) for p in self.points}
         taken = [marker_box(*place) for place in places.values()]
         for point in self.points:
-            bottom, top = map(self.y_axis.at, point.ends)
-            taken.append(error_bar_box(places[id(point)][0], bottom, top))
+            x, (bottom, top) = places[id(point)][0], map(self.y_axis.at, point.ends)
+            taken.append((x - 1, top, x + 1, bottom))
         if self.reference:
-            x, y = self.reference_place, self.y_axis.at(self.reference.y)
+            place, y = self.reference_place, self.y_axis.at(self.reference.y)
             taken.append((FRAME[0], y - 2, FRAME[2], y + 2))
-            taken += [] if x is None else [marker_box(x, y)]
+            taken += [] if place is None else [marker_box(place, y)]
         ends = {id(line[-1]) for line in self.lines}
         named = [point for point in self.points if id(point) in ends]
         labels = place_labels([(p.label, *places[id(p)]) for p in named], taken, FRAME)
