@@ -75,13 +75,7 @@ class NormThenMatrix(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        x: Tensor,
-        matrix: Tensor,
-        shift: Tensor,
-        mean: Tensor,
-        scale: Tensor,
-        relu: bool,
+        ctx: Any, x: Tensor, matrix: Tensor, shift: Tensor, mean: Tensor, scale: Tensor, relu: bool
     ) -> Tensor:
         folded = matrix * scale
         out = torch.conv2d(x, _kernel(folded), shift.addmv(folded, mean, alpha=-1))
