@@ -10,7 +10,7 @@ from .blueprint import Blueprint
 
 __all__ = ["model_card"]
 
-TEMPLATE = Path(__file__).with_suffix(".md")
+TEMPLATE = Path(__file__).with_suffix(".txt")
 SEARCHED_SIZES = {
     "tas": "The widths of its layers and the depths of its stages",
     "tas-width": "The widths of its layers",
