@@ -11,11 +11,8 @@ __all__ = ["InvertedResidual", "MobileNetV2"]
 def conv_norm(
     c_in: int, c_out: int, kernel: int, stride: int = 1, groups: int = 1, relu: bool = True
 ) -> nn.Sequential:
-    layers = [
-        nn.Conv2d(c_in, c_out, kernel, stride, kernel // 2, groups=groups, bias=False),
-        nn.BatchNorm2d(c_out),
-    ]
-    return nn.Sequential(*layers, *([nn.ReLU6()] if relu else []))
+    conv = nn.Conv2d(c_in, c_out, kernel, stride, kernel // 2, groups=groups, bias=False)
+    return nn.Sequential(conv, nn.BatchNorm2d(c_out), *([nn.ReLU6()] if relu else []))
 
 
 class InvertedResidual(nn.Module):

@@ -1,9 +1,8 @@
 """ResNets in the authors' layout, for CIFAR (three stages) and ImageNet (four).
 
-A shortcut of stride 2 averages 2x2 pixels before its 1x1 convolution, so that it uses every pixel;
-on CIFAR it has no batch norm. `projection_norm` is for pruning with `residual="project"`: whether
-the 1x1 convolutions in new shortcuts are followed by a batch norm. The authors use one, but not in
-the CIFAR bottleneck, where the shortcuts of stride 1 lose theirs, too.
+A shortcut of stride 2 averages 2x2 pixels before its 1x1 convolution; on CIFAR it has no batch
+norm. `projection_norm` says whether the shortcuts that `residual="project"` adds have one: always
+but in the CIFAR bottleneck, where the shortcuts of stride 1 lose theirs, too.
 """
 
 from collections.abc import Sequence

@@ -3,7 +3,8 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+
+from ..settings import Residual
 
 __all__ = ["BLUEPRINT_FILE", "Blueprint"]
 
@@ -22,7 +23,7 @@ class Blueprint:
     """A known name, or path.py:function; None if the network was made in Python."""
     num_classes: int
     input_shape: tuple[int, int, int]
-    residual: Literal["pad", "project", "tied"] = "pad"
+    residual: Residual = "pad"
 
     @classmethod
     def read(cls, folder: Path) -> "Blueprint":

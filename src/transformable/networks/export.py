@@ -15,7 +15,6 @@ from ..data import Dataset
 from ..shape import Shape
 from . import onnx_file
 from .blueprint import BLUEPRINT_FILE, Blueprint
-from .exporter_errors import exporter_errors
 from .load import load
 from .weights import load_weights
 
@@ -25,6 +24,9 @@ MAX_IMAGES = 1000
 """How many test images the files are compared on, at most."""
 BATCH_SIZE = 100
 FILES = ("model.safetensors", "model.pt2", "model.onnx")
+
+Network = Callable[[Tensor], Tensor]
+"""A network, or what was read back from a file of it: logits from images."""
 
 
 def export(
@@ -69,19 +71,15 @@ def comparison_images(dataset: Dataset) -> Tensor:
     return x
 
 
-def check_agreement(
-    path: Path, network: Callable[[Tensor], Tensor], images: Tensor, logits: Tensor
-) -> None:
+def check_agreement(path: Path, network: Network, images: Tensor, logits: Tensor) -> None:
     """Remove the file, with a ValueError, if ``network``, read from it, gives other logits.
 
     Compared on all images at once and on the first alone. The tolerance is relative to the largest
     logit; top-1 must be the same except where the two largest logits are that close.
     """
     rounding = 1e-5 * max(1.0, float(logits.abs().max()))
-    for found, wanted in (
-        (_in_batches(network, images), logits),
-        (_in_batches(network, images[:1]), logits[:1]),
-    ):
+    for count in (len(images), 1):
+        found, wanted = _in_batches(network, images[:count]), logits[:count]
         two = wanted.topk(min(2, wanted.shape[1])).values
         clear = two[:, 0] - two[:, -1] > 2 * rounding
         same = torch.allclose(found, wanted, rtol=1e-3, atol=rounding)
@@ -103,9 +101,7 @@ def _prepare_folder(folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def _write_weights(
-    model: nn.Module, folder: Path, blueprint: Blueprint
-) -> Callable[[Tensor], Tensor]:
+def _write_weights(model: nn.Module, folder: Path, blueprint: Blueprint) -> Network:
     path = folder / "model.safetensors"
     content = weights_as_bytes(model)
     write_whole(path, lambda file: file.write(content))
@@ -120,12 +116,10 @@ def _write_weights(
     return net
 
 
-def _write_program(
-    model: nn.Module, path: Path, input_shape: tuple[int, int, int]
-) -> Callable[[Tensor], Tensor]:
+def _write_program(model: nn.Module, path: Path, input_shape: tuple[int, int, int]) -> Network:
     batch = torch.export.Dim("batch", min=1)
     content = io.BytesIO()
-    with exporter_errors("torch.export"), warnings.catch_warnings(action="ignore"):
+    with onnx_file.exporter_errors("torch.export"), warnings.catch_warnings(action="ignore"):
         example = (torch.zeros(2, *input_shape),)
         program = torch.export.export(model, example, dynamic_shapes=({0: batch},), strict=False)
         torch.export.save(program, content)
@@ -134,15 +128,13 @@ def _write_program(
         return torch.export.load(path).module()
 
 
-def _write_onnx(
-    model: nn.Module, path: Path, input_shape: tuple[int, int, int]
-) -> Callable[[Tensor], Tensor]:
+def _write_onnx(model: nn.Module, path: Path, input_shape: tuple[int, int, int]) -> Network:
     onnx_file.write(model, input_shape, path)
     run = onnx_file.session(path)
     return lambda x: torch.from_numpy(run(x.numpy()))
 
 
-def _in_batches(network: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+def _in_batches(network: Network, images: Tensor) -> Tensor:
     # in batches, because one layer's output for many photos at once can fill the memory
     with torch.inference_mode():
         return torch.cat([network(batch) for batch in torch.split(images, BATCH_SIZE)])

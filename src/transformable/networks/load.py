@@ -50,9 +50,7 @@ def _build_unpruned(blueprint: Blueprint) -> nn.Module:
         raise ValueError("the network was made in Python")
     with torch.random.fork_rng(devices=[]):
         return build_network(
-            blueprint.model,
-            num_classes=blueprint.num_classes,
-            in_channels=blueprint.input_shape[0],
+            blueprint.model, num_classes=blueprint.num_classes, in_channels=blueprint.input_shape[0]
         )
 
 

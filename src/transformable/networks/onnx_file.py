@@ -1,9 +1,12 @@
 """Write a network as an ONNX file and run it with onnxruntime; needs the extra ``export``."""
 
+import contextlib
 import copy
 import importlib.util
+import logging
+import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +14,8 @@ import torch
 from torch import nn
 
 from ..atomic_files import write_whole
-from .exporter_errors import exporter_errors
 
-__all__ = ["available", "session", "write"]
+__all__ = ["available", "exporter_errors", "session", "write"]
 
 
 def available() -> bool:
@@ -42,6 +44,22 @@ def write(model: nn.Module, input_shape: tuple[int, int, int], path: Path) -> No
         assert program is not None
         content = program.model_proto.SerializeToString()
     write_whole(path, lambda file: file.write(content))
+
+
+@contextlib.contextmanager
+def exporter_errors(exporter: str) -> Iterator[None]:
+    """Turn what an exporter raises into a ValueError of one line, and mute its log messages."""
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:  # exporters raise many kinds
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        reason = re.sub(r"\x1b\[[0-9;]*m", "", lines[0])  # colours
+        raise ValueError(f"the network cannot be written by {exporter}: {reason}") from error
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def session(path: Path) -> Callable[[Any], Any]:

@@ -6,20 +6,16 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-__all__ = [
-    "Timing",
-    "describe_machine",
-    "describe_speedup",
-    "measure_speed",
-    "time_calls",
-    "time_networks",
-]
+from . import onnx_file
+
+__all__ = ["Timing", "describe_machine", "describe_speedup", "measure_speed", "time_calls"]
 
 BATCH_SIZES = (1, 64)
 ROUNDS = 31
@@ -79,58 +75,36 @@ def measure_speed(
     device = device or torch.device("cpu")
     rows = []
     for batch in BATCH_SIZES:
-        timings = time_networks(networks, input_shape, device=device, batch=batch)
-        rows.append(_row("PyTorch", batch, timings))
+        x = torch.zeros(batch, *input_shape, device=device)
+        calls = {name: _torch_call(net, x) for name, net in networks.items()}
+        rows.append(_time_row("PyTorch", batch, calls))
     for batch in BATCH_SIZES if onnx else ():
         assert onnx is not None
-        calls = {name: _onnx_call(path, batch, input_shape) for name, path in onnx.items()}
-        rows.append(_row("onnxruntime", batch, time_calls(calls)))
+        x = torch.zeros(batch, *input_shape)
+        calls = {name: partial(onnx_file.session(p), x.numpy()) for name, p in onnx.items()}
+        rows.append(_time_row("onnxruntime", batch, calls))
     return rows
 
 
-def _row(engine: str, batch: int, timings: Mapping[str, Timing]) -> dict[str, Any]:
-    by_network = {name: asdict(timing) for name, timing in timings.items()}
-    return {"engine": engine, "batch": batch, **by_network}
+def _time_row(engine: str, batch: int, calls: Mapping[str, Callable[[], object]]) -> dict[str, Any]:
+    timings = {name: asdict(timing) for name, timing in time_calls(calls).items()}
+    return {"engine": engine, "batch": batch, **timings}
 
 
-def time_networks(
-    networks: Mapping[str, nn.Module],
-    input_shape: tuple[int, int, int],
-    *,
-    device: torch.device,
-    batch: int = 1,
-) -> dict[str, Timing]:
-    """The timing of each network in PyTorch, for a batch of this size."""
-    return time_calls(
-        {name: _torch_call(net, batch, input_shape, device) for name, net in networks.items()}
-    )
-
-
-def _torch_call(
-    net: nn.Module, batch: int, input_shape: tuple[int, int, int], device: torch.device
-) -> Callable[[], object]:
+def _torch_call(net: nn.Module, x: Tensor) -> Callable[[], object]:
     # a copy, so that all are on one device and in one memory format, wherever they came from
-    net = copy.deepcopy(net).to(device).eval()
+    net = copy.deepcopy(net).to(x.device).eval()
     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    x = torch.zeros(batch, *input_shape, device=device)
     x = x.contiguous(memory_format=torch.channels_last)
 
     def call() -> object:
         with torch.inference_mode():
             logits = net(x)
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        if x.device.type == "cuda":
+            torch.cuda.synchronize(x.device)
         return logits
 
     return call
-
-
-def _onnx_call(path: Path, batch: int, input_shape: tuple[int, int, int]) -> Callable[[], object]:
-    from .onnx_file import session
-
-    run = session(path)
-    x = torch.zeros(batch, *input_shape).numpy()
-    return lambda: run(x)
 
 
 def describe_speedup(rows: list[dict[str, Any]]) -> str:
@@ -140,11 +114,10 @@ def describe_speedup(rows: list[dict[str, Any]]) -> str:
     >>> describe_speedup([{**row, "after": {"median_ms": 2.0}}])
     'The small network is faster: 1.50 times in PyTorch at batch 1.'
     """
-    gains = {
-        f"in {row['engine']} at batch {row['batch']}": row["before"]["median_ms"]
-        / row["after"]["median_ms"]
-        for row in rows
-    }
+    gains = {}
+    for row in rows:
+        gain = row["before"]["median_ms"] / row["after"]["median_ms"]
+        gains[f"in {row['engine']} at batch {row['batch']}"] = gain
     fast = [f"{gain:.2f} times {where}" for where, gain in gains.items() if gain >= SPEEDUP]
     slow = [f"{where} ({gain:.2f})" for where, gain in gains.items() if gain < SPEEDUP]
     sentences = [f"The small network is faster: {_list(fast)}."] if fast else []

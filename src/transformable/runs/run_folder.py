@@ -38,9 +38,7 @@ class Run:
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], lock: IO[str]) -> None:
-        self.folder = folder
-        self._settings = settings
-        self._lock = lock
+        self.folder, self._settings, self._lock = folder, settings, lock
         self._events: Any = None
 
     @classmethod
@@ -226,10 +224,9 @@ def read_settings(folder: Path) -> dict[str, Any]:
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object that a run has written, such as result.json."""
     try:
-        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
     except ValueError:
         raise ValueError(f"{path} is not JSON; remove it to finish this run again") from None
-    return result
 
 
 def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -240,8 +237,8 @@ def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, An
     """
     flat: dict[str, Any] = {}
     for name, value in settings.items():
-        inner = isinstance(value, Mapping)
-        flat.update(
-            flat_settings(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": value}
-        )
+        if isinstance(value, Mapping):
+            flat |= flat_settings(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
     return flat

@@ -47,7 +47,10 @@ class CandidateNorms(nn.Module):
         shift = None
         if self.scale is not None and self.shift is not None:
             each = torch.arange(layers, device=used.device)[:, None]
-            scale, shift = (_gather(rows[each, used], sources) for rows in (self.scale, self.shift))
+            scale, shift = (
+                rows[each, used].gather(2, sources.flatten(2)).view(sources.shape)
+                for rows in (self.scale, self.shift)
+            )
             values, shift = values * scale, (values * shift).sum((1, 3))
         if self.align == "pad":
             matrices = values.sum((1, 3))  # no channel moves: the matrices are diagonal
@@ -67,11 +70,6 @@ class CandidateNorms(nn.Module):
         for i, (name, choice) in enumerate(zip(self.names, self.choices, strict=True)):
             j = self.candidates.index(widths[choice])
             yield name, (self.scale[i, j], self.shift[i, j])
-
-
-def _gather(rows: Tensor, sources: Tensor) -> Tensor:
-    """rows (layer, drawn, channel) at sources (layer, drawn, channel, 2)."""
-    return rows.gather(2, sources.flatten(2)).view(sources.shape)
 
 
 def make_candidate_norms(

@@ -1,11 +1,7 @@
 """The operations that a supernet adds to a network, fused so that they cost little.
 
-Batch normalisation and a channel matrix are one operation: M (x - mean) / std + shift. The forward
-pass reads x once for the statistics and folds them into one 1x1 convolution. The backward pass
-gets the two sums of a batch norm from the gradient of M, which is needed anyway, so it takes one
-convolution and one pass over x. Like a plain batch norm, it saves nothing but x.
-
-The outputs of a stage at its depths are added up as they come, while they are in the cache.
+Batch normalisation and a channel matrix are one 1x1 convolution: M (x - mean) / std + shift. The
+outputs of a stage at its depths are added up as they come, while they are in the cache.
 """
 
 from typing import Any
@@ -44,20 +40,16 @@ def norm_then_matrix(
     assert norm.num_batches_tracked is not None
     assert norm.momentum is not None
     norm.num_batches_tracked.add_(1)
+    statistics = norm.running_mean, norm.running_var
     if matrix.ndim == 1:
-        statistics = norm.running_mean, norm.running_var
         x = F.batch_norm(x, *statistics, matrix, shift, True, norm.momentum, norm.eps)
         return x.relu_() if relu else x
     with torch.no_grad():
-        mean, variance = torch.batch_norm_update_stats(
-            x, norm.running_mean, norm.running_var, norm.momentum
-        )
+        mean, variance = torch.batch_norm_update_stats(x, *statistics, norm.momentum)
     if shift is None:
         shift = matrix.new_zeros(len(matrix))
-    result: Tensor = NormThenMatrix.apply(  # type: ignore[no-untyped-call]
-        x, matrix, shift, mean, (variance + norm.eps).rsqrt(), relu
-    )
-    return result
+    inputs = x, matrix, shift, mean, (variance + norm.eps).rsqrt(), relu
+    return NormThenMatrix.apply(*inputs)  # type: ignore[no-any-return,no-untyped-call]
 
 
 def _uses_batch_statistics(norm: nn.BatchNorm2d) -> bool:
@@ -71,17 +63,12 @@ def _is_full_precision(x: Tensor) -> bool:
 
 
 class NormThenMatrix(torch.autograd.Function):
-    """Computes the gradients of the norm from those of the folded convolution."""
+    """The backward pass gets the two sums of a batch norm from the gradient of M, which is needed
+    anyway, so it takes one convolution and one pass over x. Like a batch norm, it saves only x."""
 
     @staticmethod
     def forward(
-        ctx: Any,
-        x: Tensor,
-        matrix: Tensor,
-        shift: Tensor,
-        mean: Tensor,
-        scale: Tensor,
-        relu: bool,
+        ctx: Any, x: Tensor, matrix: Tensor, shift: Tensor, mean: Tensor, scale: Tensor, relu: bool
     ) -> Tensor:
         folded = matrix * scale
         out = torch.conv2d(x, _kernel(folded), shift.addmv(folded, mean, alpha=-1))
@@ -137,8 +124,7 @@ def add_weighted(x: Tensor, weight: Tensor, total: Tensor | None) -> tuple[Tenso
     >>> add_weighted(torch.ones(1), torch.tensor(2.0), torch.ones(1))[1]
     tensor([3.])
     """
-    result: tuple[Tensor, Tensor] = AddWeighted.apply(x, weight, total)  # type: ignore[no-untyped-call]
-    return result
+    return AddWeighted.apply(x, weight, total)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class AddWeighted(torch.autograd.Function):
@@ -178,8 +164,7 @@ def add_aligned(x: Tensor, matrix: Tensor, total: Tensor) -> Tensor:
     >>> add_aligned(x, torch.tensor([[1.0, 1.0], [0.0, 0.0]]), x).flatten()
     tensor([3., 1.])
     """
-    result: Tensor = AddAligned.apply(x, matrix, total)  # type: ignore[no-untyped-call]
-    return result
+    return AddAligned.apply(x, matrix, total)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class AddAligned(torch.autograd.Function):

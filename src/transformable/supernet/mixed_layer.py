@@ -25,9 +25,7 @@ class MixedLayer(nn.Module):
 
     def __init__(self, layer: nn.Module, norm: Any) -> None:
         super().__init__()
-        self.layer = layer
-        self.norm = norm
-        self.relu = False
+        self.layer, self.norm, self.relu = layer, norm, False
         if norm is not None:
             norm.affine, norm.weight, norm.bias = False, None, None
 

@@ -71,8 +71,7 @@ class SuperNet(nn.Module):
     def forward(self, x: Tensor, draw: Draw | None = None) -> Tensor:
         """Logits. The default is a new draw in training mode, the most probable sizes otherwise."""
         draw = draw or (self.draw() if self.training else self.most_probable_sizes())
-        output: Tensor = self.body(x, self._controls(draw, x))
-        return output
+        return self.body(x, self._controls(draw, x))  # type: ignore[no-any-return]
 
     def draw(self) -> Draw:
         """A new draw, by the `sampling` of this supernet."""
@@ -185,7 +184,10 @@ class SuperNet(nn.Module):
             controls.update(norms(draw.candidates[rows], draw.weights[rows]))
         drawn = dict(zip(self.space.depths, (draw.depths > 0).tolist(), strict=True))
         depths = {stage: list(compress(self.space.depths[stage], drawn[stage])) for stage in drawn}
-        masks = self.rewritten.masks(self._widest(draw), depths)
+        used = torch.where(draw.weights > 0, draw.candidates, 0).max(1).values.tolist()
+        names = self.space.widths.items()
+        widest = {name: sizes[i] for (name, sizes), i in zip(names, used, strict=True)}
+        masks = self.rewritten.masks(widest, depths)
         layouts = self.rewritten.space.layouts
         for index in self.rewritten.masked:
             present = torch.tensor([masks[index] >> i & 1 for i in range(layouts[index].size)])
@@ -208,12 +210,6 @@ class SuperNet(nn.Module):
             None if width == widest else interpolation_matrix(width, widest, size, *kind)
             for width in widths
         ]
-
-    def _widest(self, draw: Draw) -> dict[str, int]:
-        """The widest drawn candidate of each layer."""
-        used = torch.where(draw.weights > 0, draw.candidates, 0).max(1).values.tolist()
-        names = self.space.widths.items()
-        return {name: sizes[i] for (name, sizes), i in zip(names, used, strict=True)}
 
 
 def _make_logits(candidates: Mapping[str, tuple[int, ...]]) -> tuple[nn.Parameter, Tensor]:

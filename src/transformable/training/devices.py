@@ -32,7 +32,13 @@ def make_fabric(
         raise ValueError(f"unknown device {device!r}; use auto, cpu, mps, cuda or cuda:INDEX")
     if colon and devices > 1:
         raise ValueError(f"device {device!r} is one device; use cuda for {devices} of them")
-    _check_present(device, int(index) if colon else 0, devices)
+    if device == "mps" and not torch.backends.mps.is_available():
+        raise ValueError("device 'mps' is not on this machine; use auto or cpu")
+    needed = max(devices, int(index) + 1 if colon else 1)
+    if kind == "cuda" and (count := torch.cuda.device_count()) < needed:
+        raise ValueError(
+            f"device {device!r} needs {needed} CUDA devices, this machine has {count}; use cpu"
+        )
     chosen: Any = [int(index)] if colon else devices
     strategy = "ddp" if devices > 1 else "auto"
     return Fabric(accelerator=kind, devices=chosen, strategy=strategy, precision=precision)
@@ -59,13 +65,3 @@ def mean_over_processes(fabric: Fabric, values: Tensor) -> Tensor:
     if fabric.world_size > 1:
         sum_over_processes(fabric, values).div_(fabric.world_size)
     return values
-
-
-def _check_present(device: str, index: int, devices: int) -> None:
-    if device == "mps" and not torch.backends.mps.is_available():
-        raise ValueError("device 'mps' is not on this machine; use auto or cpu")
-    needed = max(devices, index + 1)
-    if device.startswith("cuda") and (count := torch.cuda.device_count()) < needed:
-        raise ValueError(
-            f"device {device!r} needs {needed} CUDA devices, this machine has {count}; use cpu"
-        )

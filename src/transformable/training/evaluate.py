@@ -41,7 +41,10 @@ def evaluate(
     sums = torch.zeros(4, dtype=exact, device=fabric.device)
     try:
         with torch.no_grad():
-            _share_buffers(model, fabric)
+            if fabric.world_size > 1:
+                # all use the batch statistics of the first process, which are those that are saved
+                for buffer in model.buffers():
+                    buffer.copy_(fabric.broadcast(buffer))
             batches = split.ordered(batch_size, rank=fabric.global_rank, world=fabric.world_size)
             for done, (x, y) in enumerate(batches, start=1):
                 (x, y) = fabric.to_device((x, y))
@@ -64,10 +67,3 @@ def _sums(logits: Tensor, y: Tensor) -> Tensor:
     right = guesses == y[:, None]
     loss = F.cross_entropy(logits, y, reduction="sum")
     return torch.stack([loss, right[:, 0].sum(), right.sum(), torch.tensor(len(y)).to(loss)])
-
-
-def _share_buffers(model: nn.Module, fabric: Fabric) -> None:
-    """Use the batch statistics of the first process, which are those that are saved."""
-    if fabric.world_size > 1:
-        for buffer in model.buffers():
-            buffer.copy_(fabric.broadcast(buffer))

@@ -27,14 +27,11 @@ class StopSignals:
                 self._before[number] = signal.signal(number, self._note)
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._restore()
-
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.requested = True
-        self._restore()
+        self.__exit__()
 
-    def _restore(self) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
         self._before = {}
