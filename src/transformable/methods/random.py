@@ -53,7 +53,7 @@ def draw(space: Space, budget: Budget, generator: torch.Generator) -> Shape:
         shape = space.sample(generator)
         if budget.holds(budget.cost(space, shape)):
             return shape
-    candidates = {**space.widths, **space.depths}
+    candidates = space.candidates
     probabilities = {
         name: torch.randn(len(sizes), generator=generator).softmax(0)
         for name, sizes in candidates.items()
