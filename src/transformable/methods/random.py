@@ -55,7 +55,7 @@ def draw_shape(space: Space, budget: Budget, generator: torch.Generator) -> Shap
         shape = space.sample(generator)
         if budget.holds(budget.cost(space, shape)):
             return shape
-    candidates = {**space.widths, **space.depths}
+    candidates = space.candidates
     probabilities = {
         name: torch.randn(len(sizes), generator=generator).softmax(0)
         for name, sizes in candidates.items()
