@@ -35,7 +35,7 @@ def compare(space: tas.Space, args: argparse.Namespace) -> dict[str, float]:
     random = torch.Generator().manual_seed(args.seed)
     probabilities = {
         name: torch.randn(len(sizes), generator=random, dtype=torch.float64).softmax(0)
-        for name, sizes in {**space.widths, **space.depths}.items()
+        for name, sizes in space.candidates.items()
     }
     draws = {
         name: torch.multinomial(p, args.shapes, replacement=True, generator=random).tolist()

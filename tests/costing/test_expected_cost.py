@@ -15,7 +15,7 @@ def random_probabilities(space: tas.Space, seed: int) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     return {
         name: torch.randn(len(sizes), generator=generator, dtype=torch.float64).softmax(0)
-        for name, sizes in {**space.widths, **space.depths}.items()
+        for name, sizes in space.candidates.items()
     }
 
 
@@ -87,7 +87,7 @@ def test_equals_the_mean_over_all_shapes_of_a_few_layers(name: str, residual: st
         if layer not in free:
             sizes = len(probabilities[layer])
             probabilities[layer] = torch.eye(sizes, dtype=torch.float64)[i % sizes]
-    sizes_of = {**space.widths, **space.depths}
+    sizes_of = space.candidates
     possible = {
         n: [
             (size, float(p)) for size, p in zip(sizes_of[n], probabilities[n], strict=True) if p > 0

@@ -25,13 +25,13 @@ def random_probabilities(space: tas.Space, seed: int, sharpness: float = 2.0) ->
     generator = torch.Generator().manual_seed(seed)
     return {
         name: (sharpness * torch.randn(len(sizes), generator=generator)).softmax(0)
-        for name, sizes in {**space.widths, **space.depths}.items()
+        for name, sizes in space.candidates.items()
     }
 
 
 def small(space: tas.Space, shapes: int) -> tas.Space:
     """The same space with so few candidates that all shapes can be gone through."""
-    candidates = {**space.widths, **space.depths}
+    candidates = space.candidates
     order = sorted(candidates, key=lambda name: (name[::-1], name))
     for name in order:
         if math.prod(map(len, candidates.values())) <= shapes:
