@@ -49,10 +49,6 @@ def draw_shape(space: Space, budget: Budget, generator: torch.Generator) -> Shap
         shape = space.sample(generator)
         if budget.holds(budget.cost(space, shape)):
             return shape
-<<<<<<< HEAD
-=======
-    candidates = space.candidates
->>>>>>> less-a
     probabilities = {
         name: torch.randn(len(sizes), generator=generator).softmax(0)
         for name, sizes in space.candidates.items()
