@@ -12,15 +12,13 @@ from .tensors import from_tensors
 
 __all__ = ["info", "load"]
 
-_FILE = Path(__file__).with_name("digits.npz")
-
 
 def info() -> Info:
     return Info(name="digits", input_shape=(1, 16, 16), num_classes=10, classes=tuple("0123456789"))
 
 
 def load(*, validation: float, seed: int) -> Dataset:
-    with np.load(_FILE, allow_pickle=False) as arrays:
+    with np.load(Path(__file__).with_name("digits.npz"), allow_pickle=False) as arrays:
         small = torch.from_numpy(arrays["images"])
         labels = torch.from_numpy(arrays["labels"]).long()
     # 8x8 values of 0 to 16; at 16x16 three stages of a CIFAR network still have pixels to work on

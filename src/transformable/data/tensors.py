@@ -159,12 +159,10 @@ def count_classes(train: Tensor, test: Tensor) -> int:
     return len(present)
 
 
-def _check_range(name: str, labels: Tensor, num_classes: int) -> None:
+def _check_range(name: str, labels: Tensor, count: int) -> None:
     for label in (labels.min().item(), labels.max().item()):
-        if not 0 <= label < num_classes:
-            raise ValueError(
-                f"{name} holds the label {label}; the classes are 0 to {num_classes - 1}"
-            )
+        if not 0 <= label < count:
+            raise ValueError(f"{name} holds the label {label}; the classes are 0 to {count - 1}")
 
 
 def _normalisation(

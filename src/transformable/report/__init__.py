@@ -32,12 +32,8 @@ def write_comparison(
     folder: Path, rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]
 ) -> None:
     """Write ``results.csv``, ``results.md`` and ``report.html`` into the folder of a comparison."""
-    texts = {
-        "results.csv": csv_text(rows),
-        "results.md": comparison_markdown(rows, facts),
-        "report.html": comparison_page(rows, facts),
-    }
-    _write(folder, texts)
+    markdown, page = comparison_markdown(rows, facts), comparison_page(rows, facts)
+    _write(folder, {"results.csv": csv_text(rows), "results.md": markdown, "report.html": page})
 
 
 def _write(folder: Path, texts: Mapping[str, str]) -> None:

@@ -15,7 +15,8 @@ __all__ = ["comparison_markdown", "comparison_page"]
 
 def comparison_page(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     """The text of ``report.html``."""
-    entries = compared_entries(rows, facts)
+    common = _common(rows, facts)
+    entries: list[Entry] = common["entries"]
     methods, transfers, seeds, budgets = (
         list(dict.fromkeys(row[name] for row in rows))
         for name in ("method", "transfer", "seed", "budget")
@@ -25,35 +26,31 @@ def comparison_page(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     bands = [(t["low"], t["high"]) for t in facts["targets"].values() if t["metric"] == "macs"]
     times = _times(entries)
 
-    def plot(xs: Sequence[float | None], **rest: Any) -> ScatterPlot:
+    def plot(cost: str, bands: Sequence[tuple[float, float]] = ()) -> ScatterPlot:
         points = [
             Point(
                 label=entry["method"],
                 tooltip=_tooltip(entry, entries),
                 colour=colours[entry["method"]],
                 marker=markers[entry["transfer"]],
-                x=x,
+                x=entry[cost],
                 y=entry["accuracy"],
                 std=entry["accuracy_std"],
             )
-            for entry, x in zip(entries, xs, strict=True)
-            if entry["accuracy"] is not None and x is not None
+            for entry in entries
+            if entry["accuracy"] is not None and entry[cost] is not None
         ]
-        return ScatterPlot(points, **rest)
+        return ScatterPlot(points, _reference(facts, cost), bands)
 
     return render(
         "comparison.html",
-        **_common(rows, entries, facts),
+        **common,
         missing=MISSING,
         spreads=any(entry["accuracy_std"] is not None for entry in entries),
         colours=colours,
         markers=markers,
-        by_macs=plot(
-            [entry["macs"] for entry in entries], reference=_reference(facts, "macs"), bands=bands
-        ),
-        by_latency=plot(
-            [entry["latency_ms"] for entry in entries], reference=_reference(facts, "latency_ms")
-        ),
+        by_macs=plot("macs", bands),
+        by_latency=plot("latency_ms"),
         times=times,
         longest=max((search + training for _, search, training in times), default=0.0) or 1.0,
         teacher_seconds=unpruned(facts["teacher"])["seconds"],
@@ -67,15 +64,16 @@ def comparison_page(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
 
 def comparison_markdown(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     """The text of ``results.md``."""
-    return render("results.md", **_common(rows, compared_entries(rows, facts), facts))
+    return render("results.md", **_common(rows, facts))
 
 
-def _common(
-    rows: Sequence[Row], entries: Sequence[Entry], facts: Mapping[str, Any]
-) -> dict[str, Any]:
+def _common(rows: Sequence[Row], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What both the page and the Markdown are made from."""
+    entries = compared_entries(rows, facts)
     columns, lines = results_table(entries, facts)
     return {
         "facts": facts,
+        "entries": entries,
         "conclusions": conclusions(entries, facts),
         "columns": columns,
         "lines": lines,

@@ -39,13 +39,11 @@ SUFFIXES = {"": 1.0, "%": 0.01, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9}
 def csv_text(rows: Sequence[Row]) -> str:
     """A line for each run in whatever state; unknown numbers are empty."""
     text = io.StringIO()
-    writer = csv.DictWriter(
-        text, (*RUN, *NUMBERS, *TIMES), extrasaction="ignore", lineterminator="\n"
-    )
+    columns = (*RUN, *NUMBERS, *TIMES)
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        reason = re.sub(r"\s+", " ", row["reason"] or "")
-        writer.writerow({**row, "reason": reason})
+        writer.writerow({**row, "reason": re.sub(r"\s+", " ", row["reason"] or "")})
     return text.getvalue()
 
 

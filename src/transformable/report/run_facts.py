@@ -16,7 +16,6 @@ __all__ = ["Layer", "MetricRows", "RunFacts", "read_run"]
 FIX = "give the folder that a tas prune has written to its end (its --out)"
 PLAIN = ("model", "data", "seed", "command", "residual", "transfer", "faster", "seconds")
 MEASURES = ("accuracy", "top5", "macs", "params", "bytes", "latency_ms")
-TARGET = ("metric", "value", "low", "high")
 METRICS = "a metrics file of tas prune"
 TIMES = ("median_ms", "low_ms", "high_ms")
 
@@ -145,7 +144,7 @@ def _facts(folder: Path, result: dict[str, Any]) -> RunFacts:
         images=result["n"],
         before=_pick(result["before"], *MEASURES),
         after=_pick(result["after"], *MEASURES),
-        target=_pick(result["target"], *TARGET),
+        target=_pick(result["target"], "metric", "value", "low", "high"),
         speed=[_speed(row) for row in result["speed"]],
         config=_read(folder / "config.toml", "TOML", _settings, absent={}),
         teacher=_read(teacher / "metrics.csv", METRICS, _metric_rows, absent=[]),
