@@ -1,9 +1,9 @@
 """Suggestions for misspelt names."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-__all__ = ["nearest"]
+__all__ = ["join_words", "nearest"]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -19,3 +19,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {close[0]!r}?"
     return f"known: {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
+
+
+def join_words(words: Sequence[str]) -> str:
+    """
+    >>> join_words(["a", "b", "c"])
+    'a, b and c'
+    """
+    return " and ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformable.cli.config_file import read_config
-from transformable.cli.options import Common, Prune, Train
+from transformable.cli.options import Common, Train
 from transformable.cli.parsing import parse
+from transformable.cli.pruning_options import Prune
 from transformable.cli.query_options import Evaluate
 from transformable.presets import paper, quick, quick_search
 from transformable.runs.toml_text import to_toml

@@ -27,9 +27,10 @@ from ..runs.run_folder import Run
 from ..training.interrupts import Interrupted
 from ..training.train import check_steps
 from .jobs import load_trained, make_job, make_session, trace_space
-from .options import MAY_DIFFER, Compare, Trials, split
+from .options import MAY_DIFFER
 from .outcome import Outcome
 from .progress_bar import progress_bar
+from .pruning_options import Compare, Trials, split
 from .results_table import results_table
 
 __all__ = [

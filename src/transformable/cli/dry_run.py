@@ -4,11 +4,11 @@ import math
 from dataclasses import dataclass
 
 from rich.console import Group
-from rich.table import Table
 from torch import nn
 
 from ..costing.budget import Budget
 from ..data import Dataset
+from ..report.formatting import duration
 from ..searching.dry_run import estimate_search
 from ..tracing.space import Space
 from ..training.session import Session
@@ -25,30 +25,16 @@ class Plan(Outcome):
     def show(self) -> Group:
         seen, target = self.result, self.result["target"]
         metric = target["metric"]
-        table = Table(show_header=False)
-        table.add_column(style="bold")
-        table.add_column(justify="right")
-        for name, value in (
+        rows = (
             ("shapes", f"{seen['shapes']} ({seen['layers']} layers, {seen['stages']} stages)"),
             (f"full {metric}", f"{seen['full_' + metric]:,}"),
             (f"smallest {metric}", f"{seen['smallest_' + metric]:,}"),
             (f"target {metric}", f"{target['low']:,} to {target['high']:,}"),
             ("steps", f"{seen['steps']:,} of {seen['seconds_per_step']:.2f} s"),
-            ("time", f"about {_duration(seen['seconds'])}"),
+            ("time", f"about {duration(seen['seconds'])}"),
             ("memory", f"about {seen['memory_bytes'] / 2**20:,.0f} MiB"),
-        ):
-            table.add_row(name, value)
-        return Group(self.title, table)
-
-
-def _duration(seconds: float) -> str:
-    """
-    >>> _duration(42), _duration(3000), _duration(90000)
-    ('42 s', '50 minutes', '25 hours')
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.0f} hours"
+        )
+        return self.shown(rows)
 
 
 def dry_run(

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Group
-from rich.table import Table
 
 from ..atomic_files import write_whole
 from ..networks.blueprint import Blueprint
@@ -68,15 +67,9 @@ class Exported(Outcome):
     """The files, and that they were tried."""
 
     def show(self) -> Group:
-        table = Table(show_header=False)
-        table.add_column(style="bold")
-        table.add_column(justify="right")
-        for name, size in self.result["files"].items():
-            table.add_row(name, f"{size:,} bytes")
-        lines = [
-            f"{self.result['out']}: each gives the network's logits on "
-            f"{self.result['checked']:,} test images"
-        ]
-        for name, reason in self.result["left_out"].items():
-            lines.append(f"left out: {name}: {reason}")
-        return Group(self.title, table, *lines)
+        result = self.result
+        return self.shown(
+            ((name, f"{size:,} bytes") for name, size in result["files"].items()),
+            f"{result['out']}: each computes the network's logits on {result['checked']:,} images",
+            *(f"left out: {name}: {reason}" for name, reason in result["left_out"].items()),
+        )

@@ -22,8 +22,9 @@ from ..tracing.space import Space
 from ..training.devices import make_fabric
 from ..training.session import Session
 from .allocator import keep_memory
-from .options import MAY_DIFFER, Common, Distill, Pruning, Train
+from .options import MAY_DIFFER, Common, Distill, Train
 from .options import Space as SpaceOptions
+from .pruning_options import Pruning
 
 __all__ = [
     "absolute_spec",

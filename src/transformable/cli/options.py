@@ -4,13 +4,13 @@ The text under each field is its ``--help``.
 """
 
 import re
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, get_args
+from typing import Annotated, Any
 
 from tyro.conf import arg
 
-from ..presets import PRETRAIN_EPOCHS, quick_search, quick_student, quick_teacher
+from ..presets import PRETRAIN_EPOCHS
 from ..settings import (
     FRACTION,
     RATIOS,
@@ -23,14 +23,13 @@ from ..settings import (
     Searching,
     Sizes,
     Training,
-    Transfer,
     at_least,
     between,
     check_fields,
     plain_values,
 )
 
-__all__ = ["Common", "Compare", "Distill", "Prune", "Pruning", "Search", "Sweep", "Train", "Trials"]
+__all__ = ["MAY_DIFFER", "Common", "Distill", "Search", "Space", "Train", "option_names"]
 
 Text = Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")]
 File = Annotated[str | None, arg(metavar="FILE", help_behavior_hint="")]
@@ -190,176 +189,10 @@ class Search(Space, Common, Searching):
         Searching.__post_init__(self)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pruning(Space, Common):
-    """What every command takes that goes from a network to smaller, trained ones."""
-
-    teacher: Text = None
-    """The unpruned network, trained: a run folder, or a weights file of --model (default: it is
-    trained here)."""
-    teacher_epochs: Count = None
-    """Epochs of training the unpruned network: short for --train.epochs."""
-    search_epochs: Count = None
-    """Epochs of the search: short for --search.epochs."""
-    epochs: Count = None
-    """Epochs of training the small network: short for --student.epochs."""
-    batch_size: Count = None
-    """Images per step, in all three."""
-    train: Training = field(default_factory=lambda: quick_teacher("digits"))
-    """The training of the unpruned network; the defaults here and below are the preset's."""
-    search: Searching = field(default_factory=lambda: quick_search("digits"))
-    """The search, or what another method does to find the small network."""
-    student: Distilling = field(default_factory=lambda: quick_student("digits"))
-    """The training of the small network."""
-
-    short_for: ClassVar[dict[str, tuple[str, ...]]] = {
-        "teacher_epochs": ("train.epochs",),
-        "search_epochs": ("search.epochs",),
-        "epochs": ("student.epochs",),
-        "batch_size": ("train.batch_size", "search.batch_size", "student.batch_size"),
-    }
-
-    def expanded(self, base: Self) -> Self:
-        """The short options written into their sections.
-
-        ``base`` are the options before: a section's own value that was given too is a conflict.
-        """
-        changed = self
-        for short, names in self.short_for.items():
-            value = getattr(self, short)
-            for section, name in (full.split(".") for full in names if value is not None):
-                inner = getattr(self, section)
-                given = getattr(inner, name)
-                if given not in (value, getattr(getattr(base, section), name)):
-                    raise ValueError(
-                        f"{short} is {value} and {section}.{name} is {given}; give only one of them"
-                    )
-                outer = getattr(changed, section)
-                changed = replace(changed, **{section: replace(outer, **{name: value})})
-        cleared: dict[str, Any] = dict.fromkeys(self.short_for)
-        return replace(changed, **cleared)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prune(Pruning):
-    """Make a network smaller: train it, find a smaller one, train that by distillation.
-
-    Then both networks are tested and timed, and the small one is exported and explained in a
-    report. The same command on the same run folder goes on where it stopped.
-    """
-
-    budget: str = "0.5"
-    """What the network may cost: a fraction of what it costs now (0.5) or a number (20M)."""
-    method: str = "tas"
-    """How the small network is found: tas, tas-width, tas-depth, uniform, random, pfec, fpgm,
-    taylor, slimming, sfp, cp, amc, autoslim, lccl, or path.py:function."""
-    transfer: Annotated[
-        Transfer | None, arg(metavar="{none,init,kd,init+kd}", help_behavior_hint="")
-    ] = None
-    """What the small network takes over: short for --student.transfer."""
-    export: bool = True
-    """Write the small network as safetensors, ONNX and torch.export."""
-
-    short_for: ClassVar[dict[str, tuple[str, ...]]] = {
-        **Pruning.short_for,
-        "transfer": ("student.transfer",),
-    }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trials(Pruning):
-    """What the commands take that run many trials."""
-
-    methods: List = "tas"
-    """Which methods: those of tas prune --help, or path.py:function."""
-    seeds: Annotated[int, at_least(1)] = 3
-    """How many seeds, counted from --seed; the teacher is trained with the first."""
-    transfer: List = "init"
-    """How the small networks are trained: one or more of none, init, kd, init+kd."""
-    jobs: Annotated[int, at_least(1)] = 1
-    """Trials that run side by side; they share the processors."""
-    export: bool = False
-    """Write every small network as safetensors, ONNX and torch.export (tas export does one)."""
-
-    may_grow: ClassVar[frozenset[str]] = frozenset({"methods", "seeds", "transfer", "jobs"})
-    """The options with which a folder may be asked for more."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.devices > 1:
-            raise ValueError("trials take one device each: use --jobs instead of --devices")
-        for name in ("methods", "transfer"):
-            if not split(getattr(self, name)):
-                raise ValueError(f"{name} must not be empty")
-        for name in split(self.transfer):
-            if name not in get_args(Transfer):
-                known = ", ".join(get_args(Transfer))
-                raise ValueError(f"transfer must be some of {known}, not {name!r}")
-
-    def transfers(self) -> list[Transfer]:
-        """The kinds of transfer."""
-        return [name for name in get_args(Transfer) if name in split(self.transfer)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Compare(Trials):
-    """Which method is best for a network and a budget: all on equal terms.
-
-    One teacher; the small networks are trained on the same images in the same order, for the same
-    epochs with the same schedule. Runs that are done are not run again, also if more methods, seeds
-    or kinds of transfer are asked for; one that fails is shown with its reason, and tried again by
-    the next call.
-    """
-
-    methods: List = (
-        "tas,tas-width,tas-depth,uniform,random,pfec,fpgm,taylor,slimming,sfp,cp,amc,autoslim,lccl"
-    )
-    """Which methods; path.py:function is one of your own."""
-    budget: str = "0.5"
-    """What the network may cost: a fraction of what it costs now (0.5) or a number (20M)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sweep(Trials):
-    """How accurate a network can be for what it costs: one method, or more, over several budgets.
-
-    With the extra sweep, the trials are kept in an Optuna study: several processes, on one machine
-    or on many, that are given the same storage share them. Those that share no folder should be
-    given the same teacher.
-    """
-
-    seeds: Annotated[int, at_least(1)] = 1
-    """How many seeds, counted from --seed; the teacher is trained with the first."""
-    budgets: List = "0.3,0.5,0.7"
-    """What the network may cost: fractions of what it costs now (0.5) or numbers (20M)."""
-    storage: Text = None
-    """Where the study is kept: a database as a URL (default: the file study.db in the folder)."""
-    study: str = "sweep"
-    """Name of the study."""
-
-    # the trials of a study have the same kinds of transfer for all who share it
-    may_grow: ClassVar[frozenset[str]] = frozenset(
-        {"methods", "seeds", "jobs", "budgets", "storage", "study"}
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not split(self.budgets):
-            raise ValueError("budgets must not be empty")
-
-
-def split(text: str) -> list[str]:
-    """
-    >>> split("pfec, fpgm,,pfec")
-    ['pfec', 'fpgm']
-    """
-    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-
-
 def option_names(kind: Any) -> list[str]:
     """All options of a command, as they are written behind ``--``.
 
-    >>> "student.weight-decay" in option_names(Prune)
+    >>> "weight-decay" in option_names(Train)
     True
     """
     names = []

@@ -1,10 +1,12 @@
 """What every command returns: a result, and the same as a table."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
 from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 __all__ = ["Outcome"]
 
@@ -22,13 +24,17 @@ class Outcome:
         return cls(title=f"{options.model} on {options.data}", result=result)
 
     def show(self) -> Group:
+        return self.shown((n.replace("_", " "), _words(n, v)) for n, v in self.result.items())
+
+    def shown(self, rows: Iterable[tuple[str, str]], *lines: str) -> Group:
+        """The title, a table of two columns, and lines below it."""
         table = Table(show_header=False)
         table.add_column(style="bold")
-        table.add_column(justify="right")
-        for name, value in self.result.items():
-            table.add_row(name.replace("_", " "), _words(name, value))
-        # above the table, not in it, where a long name would be broken at the table's width
-        return Group(self.title, table)
+        table.add_column(overflow="fold")
+        for row in rows:
+            table.add_row(*row)
+        # the title is above the table, not in it, where it would be broken at the table's width
+        return Group(self.title, table, *(Text(line) for line in lines))
 
 
 def _words(name: str, value: Any) -> str:

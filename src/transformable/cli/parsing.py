@@ -12,17 +12,19 @@ import tyro
 from ..presets import PRETRAIN_EPOCHS, SEARCHES, STUDENTS, TEACHERS, TRAININGS
 from ..settings import Distilling, Searching, Training
 from ..spelling import nearest
-from . import options, query_options
+from . import options, pruning_options, query_options
 from .config_file import read_config
-from .options import Pruning, Search, option_names
+from .options import Search, option_names
+from .pruning_options import Pruning
 
 __all__ = ["options_of", "parse"]
 
 
 def options_of(command: str) -> Any:
     """The class of the options of a command."""
-    module = query_options if hasattr(query_options, command.capitalize()) else options
-    return getattr(module, command.capitalize())
+    name = command.capitalize()
+    modules = (options, pruning_options, query_options)
+    return next(getattr(module, name) for module in modules if hasattr(module, name))
 
 
 def parse(name: str, kind: Any, arguments: list[str]) -> Any:

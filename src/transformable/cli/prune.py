@@ -12,9 +12,9 @@ from ..pruning.prune import run_job
 from ..report import write_report
 from ..runs.run_folder import Run
 from .jobs import make_job, make_session, run_once
-from .options import Prune
 from .outcome import Outcome
 from .progress_bar import progress_bar
+from .pruning_options import Prune
 
 __all__ = ["prune"]
 

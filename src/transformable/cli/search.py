@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Group
-from rich.table import Table
 from torch import nn
 
 from ..costing.budget import Budget
@@ -74,18 +73,15 @@ class SearchOutcome(Outcome):
         target = self.result["target"]
         metric, cost = target["metric"], self.result[target["metric"]]
         full = {"macs": macs, "params": params}[metric](self.space, self.space.full)
-        table = Table(show_header=False)
-        table.add_column(style="bold")
-        table.add_column(overflow="fold")
-        table.add_row(metric, f"{cost:,} of {full:,} ({cost / full:.1%})")
-        table.add_row("target", f"{target['value']:,.0f}, {target['low']:,} to {target['high']:,}")
-        table.add_row("derived by", _how(self.result))
-        for name, text in stages(self.space, Shape.from_dict(self.result["shape"])):
-            table.add_row(name, text)
-        for name in ("discrepancy", "entropy", "seconds"):
-            table.add_row(name, f"{self.result[name]:.4g}")
-        table.add_row("shape in", f"{self.result['out']}/shape.json")
-        return Group(self.title, table)
+        rows = [
+            (metric, f"{cost:,} of {full:,} ({cost / full:.1%})"),
+            ("target", f"{target['value']:,.0f}, {target['low']:,} to {target['high']:,}"),
+            ("derived by", _how(self.result)),
+            *stages(self.space, Shape.from_dict(self.result["shape"])),
+            *((name, f"{self.result[name]:.4g}") for name in ("discrepancy", "entropy", "seconds")),
+            ("shape in", f"{self.result['out']}/shape.json"),
+        ]
+        return self.shown(rows)
 
 
 def stages(space: Space, shape: Shape) -> list[tuple[str, str]]:

@@ -17,7 +17,8 @@ from .compare import (
     table_of,
     work,
 )
-from .options import MAY_DIFFER, Sweep, split
+from .options import MAY_DIFFER
+from .pruning_options import Sweep, split
 
 __all__ = ["sweep"]
 

@@ -18,7 +18,7 @@ from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
 from ..training.train import Objective, cross_entropy
 from ._channel_choice import Scores, keep_by_rank
-from ._criteria import mean_score, norms, torch_pruning_criteria
+from ._criteria import norms
 from .interface import Context, MethodResult, slimmed
 
 __all__ = ["norm_scales", "slimming", "sparse_objective"]
@@ -27,7 +27,6 @@ PENALTY = 1e-3
 
 
 def slimming(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
-    torch_pruning_criteria()  # refuses before the training if it is not installed
     groups = ChannelGroups(space)
     if not list(norms(model, groups)):
         raise ValueError("slimming needs batch norms, and this network has none; try pfec")
@@ -52,8 +51,8 @@ def sparse_objective(groups: ChannelGroups, label_smoothing: float = 0.0) -> Obj
 
 def norm_scales(model: nn.Module, groups: ChannelGroups) -> Scores:
     """The absolute scale of each channel; infinite where no norm scales it."""
-    criterion = torch_pruning_criteria().BNScaleImportance(normalizer=None)
-    scores = mean_score(norms(model, groups), groups, criterion)
+    found = norms(model, groups)
+    scores = groups.mean((layer.outputs, norm.weight.detach().abs()) for layer, norm in found)
     scaled = {c for layer, _ in norms(model, groups) for c in groups.channels[layer.outputs]}
     for head, values in scores.items():
         for i in range(len(values)):

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..spelling import join_words
 from . import onnx_file
 
 __all__ = ["Timing", "describe_machine", "describe_speedup", "measure_speed", "time_calls"]
@@ -120,23 +121,15 @@ def describe_speedup(rows: list[dict[str, Any]]) -> str:
         gains[f"in {row['engine']} at batch {row['batch']}"] = gain
     fast = [f"{gain:.2f} times {where}" for where, gain in gains.items() if gain >= SPEEDUP]
     slow = [f"{where} ({gain:.2f})" for where, gain in gains.items() if gain < SPEEDUP]
-    sentences = [f"The small network is faster: {_list(fast)}."] if fast else []
+    sentences = [f"The small network is faster: {join_words(fast)}."] if fast else []
     if slow:
         sentences.append(
-            f"It is not faster {_list(slow)}. Fewer MACs need not take less time: a small layer "
-            "can take longer to call than to compute, and a narrow, odd width can fill the "
-            "processor worse than the full one (widths in multiples of 8, --divisor 8, may help)."
+            f"It is not faster {join_words(slow)}. Fewer MACs need not take less time: "
+            "a small layer can take longer to call than to compute, and a narrow, odd width can "
+            "fill the processor worse than the full one (widths in multiples of 8, --divisor 8, "
+            "may help)."
         )
     return " ".join(sentences)
-
-
-def _list(words: list[str]) -> str:
-    """Words joined with commas and a last "and".
-
-    >>> _list(["a", "b", "c"])
-    'a, b and c'
-    """
-    return " and ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
 
 
 def describe_machine() -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..spelling import join_words
 from .comparison_results import Entry, accuracy_text, done_by_budget, label, unpruned
 from .formatting import METRIC_NAMES, count, milliseconds, percent
 
@@ -83,7 +84,7 @@ def _names(names: Sequence[str]) -> str:
     rest = len(names) - MAX_NAMES
     if rest > 1:
         names = [*names[:MAX_NAMES], f"{rest} others"]
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
+    return join_words(names)
 
 
 def _by_transfer(done: Sequence[Entry]) -> str:
