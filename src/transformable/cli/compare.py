@@ -33,16 +33,8 @@ from .progress_bar import progress_bar
 from .pruning_options import Compare, Trials, split
 from .results_table import results_table
 
-__all__ = [
-    "Compared",
-    "compare",
-    "plan_comparison",
-    "print_trial",
-    "run_here",
-    "shared_teacher",
-    "table_of",
-    "work",
-]
+__all__ = ["Compared", "compare", "plan_comparison", "print_trial", "run_here", "shared_teacher"]
+__all__ += ["table_of", "work"]
 
 FILES = {"report": "report.html", "table": "results.md", "runs": "results.csv"}
 

@@ -1,13 +1,10 @@
 """What ``tas evaluate`` does."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from .. import data
-from ..data import Dataset
 from ..networks.build import build_for_dataset
 from ..networks.load import load, network_folder
 from ..networks.weights import load_weights
@@ -15,11 +12,12 @@ from ..runs.run_folder import read_settings
 from ..training.checks import check_outputs
 from ..training.devices import make_fabric
 from ..training.evaluate import evaluate as evaluate_model
+from .jobs import load_source
 from .outcome import Outcome
 from .progress_bar import ProgressBar
 from .query_options import Evaluate
 
-__all__ = ["evaluate", "load_source", "trained_on"]
+__all__ = ["evaluate", "trained_on"]
 
 
 def evaluate(options: Evaluate, command: str) -> Outcome:
@@ -77,17 +75,3 @@ def trained_on(
         "data": other or settings["data"],
         "data_dir": data_dir or (settings.get("data_dir") if same else None),
     }
-
-
-def load_source(source: Mapping[str, Any], *, workers: int, download: bool = False) -> Dataset:
-    """The dataset that a run was trained on."""
-    return data.load(
-        source["data"],
-        source["data_dir"],
-        validation=source.get("validation", 0.05),
-        seed=source.get("seed", 0),
-        mean=source.get("mean") or None,
-        std=source.get("std") or None,
-        download=download,
-        workers=workers,
-    )

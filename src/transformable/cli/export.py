@@ -16,8 +16,8 @@ from ..networks.model_card import model_card
 from ..runs.run_folder import read_json
 from ..shape import Shape
 from ..training.checks import check_outputs
-from .evaluate import load_source, trained_on
-from .jobs import absolute_spec
+from .evaluate import trained_on
+from .jobs import absolute_spec, load_source
 from .outcome import Outcome
 from .query_options import Export
 

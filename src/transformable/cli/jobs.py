@@ -1,7 +1,7 @@
 """From the options of a command to the objects that do the work."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +22,12 @@ from ..tracing.space import Space
 from ..training.devices import make_fabric
 from ..training.session import Session
 from .allocator import keep_memory
-from .options import MAY_DIFFER, Common, Distill, Train
+from .options import MAY_DIFFER, Common, Distill, Search, Train
 from .options import Space as SpaceOptions
 from .pruning_options import Pruning
 
-__all__ = [
-    "absolute_spec",
-    "blueprint_of",
-    "first_process",
-    "load_data",
-    "load_trained",
-    "make_job",
-    "make_model",
-    "make_session",
-    "run_once",
-    "trace_space",
-]
+__all__ = ["absolute_spec", "blueprint_of", "first_process", "load_data", "load_source"]
+__all__ += ["load_trained", "make_job", "make_model", "make_session", "run_once", "trace_space"]
 
 
 def first_process() -> bool:
@@ -70,15 +60,20 @@ def make_session(options: Common, *, seed: int | None = None) -> Session:
 
 def load_data(options: Common) -> Dataset:
     """The dataset of the options."""
+    return load_source(options.source(), download=options.download, workers=options.workers)
+
+
+def load_source(source: Mapping[str, Any], *, workers: int, download: bool = False) -> Dataset:
+    """The dataset that ``Common.source`` or the settings of a run folder describe."""
     return data.load(
-        options.data,
-        options.data_dir,
-        validation=options.validation,
-        seed=options.seed,
-        download=options.download,
-        workers=options.workers,
-        mean=options.mean or None,
-        std=options.std or None,
+        source["data"],
+        source.get("data_dir"),
+        validation=source.get("validation", Common.validation),
+        seed=source.get("seed", 0),
+        mean=source.get("mean") or None,
+        std=source.get("std") or None,
+        download=download,
+        workers=workers,
     )
 
 
@@ -141,7 +136,7 @@ def make_job(
     )
 
 
-def blueprint_of(options: Train | Distill | Pruning, info: Info) -> Blueprint:
+def blueprint_of(options: Train | Distill | Search | Pruning, info: Info) -> Blueprint:
     """How the network of a run is built again."""
     return Blueprint(
         model=absolute_spec(options.model),

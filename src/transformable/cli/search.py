@@ -10,7 +10,7 @@ from torch import nn
 from ..costing.budget import Budget
 from ..costing.cost import macs, params
 from ..data import Dataset
-from ..networks.blueprint import BLUEPRINT_FILE, Blueprint
+from ..networks.blueprint import BLUEPRINT_FILE
 from ..networks.weights import load_weights
 from ..presets import quick
 from ..runs.run_folder import Run
@@ -25,7 +25,7 @@ from ..training.train import check_steps
 from ..training.train import train as train_network
 from .dry_run import dry_run
 from .jobs import (
-    absolute_spec,
+    blueprint_of,
     load_data,
     load_trained,
     make_model,
@@ -152,17 +152,11 @@ def _search(
 def _pretrain(options: Search, model: nn.Module, dataset: Dataset, session: Session) -> None:
     """Train the network as it is, in a run folder inside the one of the search."""
     training = replace(quick(options.data), epochs=options.pretrain_epochs)
-    info = dataset.info
-    blueprint = Blueprint(
-        model=absolute_spec(options.model),
-        num_classes=info.num_classes,
-        input_shape=info.input_shape,
-    )
 
     def work(session: Session) -> dict[str, Any]:
         trained = train_network(model, dataset, training, session)
         if session.run is not None:
-            session.run.save_text(BLUEPRINT_FILE, blueprint.to_json())
+            session.run.save_text(BLUEPRINT_FILE, blueprint_of(options, dataset.info).to_json())
         return trained.scores()
 
     settings = {**options.source(), "train": plain_values(training)}

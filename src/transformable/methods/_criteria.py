@@ -1,4 +1,4 @@
-"""Importance criteria: scores of channels from the weights of the layers that make or scale them."""
+"""Importance criteria: scores of channels from the weights of their layers."""
 
 from collections.abc import Iterator
 from typing import Any
