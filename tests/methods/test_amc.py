@@ -29,7 +29,7 @@ from transformable.methods.amc import (
     run_episodes,
 )
 from transformable.methods.interface import Context
-from transformable.runs.progress import Silent
+from transformable.runs.progress import Progress
 from transformable.settings import Metric, Residual, Searching
 from transformable.tracing.channel_groups import ChannelGroups
 from transformable.tracing.space import Space
@@ -184,7 +184,7 @@ def test_every_episode_is_inside_the_band(
     budget = Budget.of(share, space, metric=metric, tolerance=tolerance)
     way = environment(model, space, budget)
     states = embedding(model, way.groups, budget)
-    episodes = run_episodes(way, states, lambda widths: sum(widths.values()), 0, Silent())
+    episodes = run_episodes(way, states, lambda widths: sum(widths.values()), 0, Progress())
     assert len(episodes) == 6
     for _, widths in episodes:
         assert budget.holds(budget.cost(space, way.shape(widths)))
@@ -394,7 +394,7 @@ def test_any_network_ends_inside_the_budget(
 def test_progress_counts_the_episodes() -> None:
     told: list[tuple[object, ...]] = []
 
-    class Told(Silent):
+    class Told(Progress):
         def start(self, what: str, total: int, done: int) -> None:
             told.append((what, total, done))
 

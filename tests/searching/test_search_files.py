@@ -11,7 +11,7 @@ from torch import nn
 
 import transformable as tas
 from transformable.data import Dataset, from_tensors
-from transformable.runs.progress import Silent
+from transformable.runs.progress import Progress
 from transformable.runs.run_folder import Run
 from transformable.searching.search import Searched, search
 from transformable.settings import Searching
@@ -36,7 +36,7 @@ def network() -> nn.Module:
 
 
 def run_search(folder: Path, dataset: Dataset, stop_at: int = 0) -> Searched:
-    class Stopping(Silent):
+    class Stopping(Progress):
         def advance(self, done: int) -> None:
             if done == stop_at:
                 os.kill(os.getpid(), signal.SIGTERM)

@@ -125,18 +125,15 @@ def _finite(value: object) -> bool:
 
 def _help() -> str:
     width = max(map(len, COMMANDS))
-    lines = [f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: tas COMMAND [OPTIONS]",
-            "",
-            "Make a convolutional network as small as you need.",
-            "",
-            *lines,
-            "",
-            "tas COMMAND --help says more; tas --version says which version this is.",
-        ]
-    )
+    lines = "\n".join(f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items())
+    return f"""usage: tas COMMAND [OPTIONS]
+
+Make a convolutional network as small as you need.
+
+{lines}
+
+tas COMMAND --help lists the options. Their values come from the preset, then the config file, then
+the command line. The same command on the same run folder goes on where it stopped."""
 
 
 def _first_process() -> bool:
@@ -146,7 +143,3 @@ def _first_process() -> bool:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
-
-
-if __name__ == "__main__":
-    sys.exit(main())

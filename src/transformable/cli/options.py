@@ -136,11 +136,7 @@ class Space:
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Common, Training):
-    """Train a network and test it.
-
-    The same command on the same run folder goes on where it stopped. Values come
-    from the preset, then the config file, then the command line.
-    """
+    """Train a network and test it."""
 
     shape: File = None
     """JSON file with a shape: train the network that has it, from scratch."""
@@ -150,11 +146,7 @@ class Train(Common, Training):
 
 @dataclass(frozen=True, kw_only=True)
 class Distill(Common, Distilling):
-    """Train the network of a shape with what the unpruned one has learnt.
-
-    The same command on the same run folder goes on where it stopped. Values come
-    from the preset, then the config file, then the command line.
-    """
+    """Train the network of a shape with what the unpruned one has learnt."""
 
     shape: File = None
     """JSON file with the shape of the small network."""
@@ -168,11 +160,7 @@ class Distill(Common, Distilling):
 
 @dataclass(frozen=True, kw_only=True)
 class Search(Space, Common, Searching):
-    """Learn how wide each layer and how deep each stage should be for a budget.
-
-    The same command on the same run folder goes on where it stopped. Values come
-    from the preset, then the config file, then the command line.
-    """
+    """Learn how wide each layer and how deep each stage should be for a budget."""
 
     budget: str = "0.5"
     """What the network may cost: a fraction of what it costs now (0.5) or a number (20M)."""

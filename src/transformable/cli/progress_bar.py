@@ -4,25 +4,26 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from rich import progress
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from ..runs.progress import Progress
 from ..training.interrupts import Interrupted
 
 __all__ = ["ProgressBar", "progress_bar"]
 
 
-class ProgressBar:
+class ProgressBar(Progress):
     """A progress bar with the time left, on stderr, and only if that is a terminal."""
 
     def __init__(self) -> None:
         console = Console(stderr=True)
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
+        self._bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeRemainingColumn(),
+            progress.TextColumn("{task.fields[note]}"),
             console=console,
             transient=True,
             disable=not console.is_terminal,

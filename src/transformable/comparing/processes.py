@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..atomic_files import write_whole
+from ..runs.progress import Progress
 from .trials import Trial
 
 __all__ = ["Logs", "StatusFile", "run_trials", "threads_per_trial"]
@@ -158,7 +159,7 @@ def _stop(running: list[BaseProcess]) -> None:
         process.join()
 
 
-class StatusFile:
+class StatusFile(Progress):
     """Progress that is written to a file, for the process that shows it."""
 
     def __init__(self, logs: Logs) -> None:
@@ -174,6 +175,3 @@ class StatusFile:
             self._told = time.monotonic()
             share = f" {done / self._total:.0%}" if self._total > 1 else ""
             self._logs.set_status(f"{self._what}{share}")
-
-    def note(self, text: str) -> None:
-        pass

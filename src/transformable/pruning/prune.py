@@ -16,7 +16,7 @@ from ..data import Dataset
 from ..methods import Method, load_method
 from ..networks.blueprint import Blueprint
 from ..presets import quick_search, quick_student, quick_teacher
-from ..runs.progress import Progress, Silent
+from ..runs.progress import Progress
 from ..runs.run_folder import Run
 from ..settings import Distilling, Metric, Searching, Training
 from ..shape import Shape
@@ -129,7 +129,7 @@ def prune(
         ),
         source={"model": type(model).__name__, "data": name, "seed": seed},
     )
-    session = Session(seed=seed, fabric=fabric or make_fabric(), progress=progress or Silent())
+    session = Session(seed=seed, fabric=fabric or make_fabric(), progress=progress or Progress())
     if out is None:
         return run_job(job, session)
     job.check(session)

@@ -1,37 +1,25 @@
 """How far a job is: what the loops report to."""
 
-from typing import Protocol
-
-__all__ = ["Progress", "Silent", "Titled"]
+__all__ = ["Progress", "Titled"]
 
 
-class Progress(Protocol):
-    """A loop reports here what it is doing and how many of its steps are done."""
-
-    def start(self, what: str, total: int, done: int) -> None: ...
-
-    def advance(self, done: int) -> None: ...
-
-    def note(self, text: str) -> None: ...
-
-
-class Silent:
-    """Shows nothing."""
+class Progress:
+    """A loop reports here what it is doing and how many of its steps are done; nothing is shown."""
 
     def start(self, what: str, total: int, done: int) -> None:
-        pass
+        """A piece of work begins, or goes on after some of its steps."""
 
     def advance(self, done: int) -> None:
-        pass
+        """So many steps are done."""
 
     def note(self, text: str) -> None:
-        pass
+        """Something to know about the work."""
 
 
-class Titled:
+class Titled(Progress):
     """Reports one part of a job, with the title of that part in front.
 
-    >>> class Loud(Silent):
+    >>> class Loud(Progress):
     ...     def start(self, what, total, done):
     ...         print(what)
     >>> Titled("2/3 search", Loud()).start("searching", 10, 0)
@@ -40,7 +28,7 @@ class Titled:
 
     def __init__(self, title: str, progress: Progress) -> None:
         self._title, self._progress = title, progress
-        self.advance, self.note = progress.advance, progress.note
+        self.advance, self.note = progress.advance, progress.note  # type: ignore[method-assign]
 
     def start(self, what: str, total: int, done: int) -> None:
         self._progress.start(f"{self._title}: {what}", total, done)

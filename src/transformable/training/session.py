@@ -8,7 +8,7 @@ from typing import Any
 from lightning_fabric import Fabric
 
 from ..runs.once import once
-from ..runs.progress import Progress, Silent, Titled
+from ..runs.progress import Progress, Titled
 from ..runs.run_folder import Run
 from .devices import make_fabric
 
@@ -34,7 +34,7 @@ class Session:
     """The devices."""
     checkpoint_seconds: float = 30.0
     """The longest time between two checkpoints; there is one after each epoch too."""
-    progress: Progress = field(default_factory=Silent)
+    progress: Progress = field(default_factory=Progress)
 
     def rank(self) -> dict[str, int]:
         """Which of the processes this one is, and how many there are, as batches are asked for."""
