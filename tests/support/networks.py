@@ -213,7 +213,49 @@ class Branches(nn.Module):
         return self.fc(self.c(y).mean(-1).mean(-1))  # type: ignore[no-any-return]
 
 
+class ReusedReluBlock(nn.Module):
+    """A block whose one relu module is called twice, in place, as torchvision writes it."""
+
+    def __init__(self, c_in: int, planes: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(c_in, planes, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(planes)
+        self.relu = nn.ReLU(inplace=True)
+        self.conv2 = nn.Conv2d(planes, planes, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(planes)
+        self.downsample = (
+            nn.Sequential(nn.Conv2d(c_in, planes, 1, stride, bias=False), nn.BatchNorm2d(planes))
+            if stride > 1
+            else None
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        identity = x if self.downsample is None else self.downsample(x)
+        out = self.relu(self.bn1(self.conv1(x)))
+        out = self.bn2(self.conv2(out))
+        out += identity
+        return self.relu(out)  # type: ignore[no-any-return]
+
+
+class ReusedReluResNet(nn.Module):
+    def __init__(self, num_classes: int = 10) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 8, 3, 1, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(8)
+        self.relu = nn.ReLU(inplace=True)
+        self.layer1 = nn.Sequential(*(ReusedReluBlock(8, 8, 1) for _ in range(3)))
+        self.layer2 = nn.Sequential(ReusedReluBlock(8, 12, 2), ReusedReluBlock(12, 12, 1))
+        self.avgpool = nn.AdaptiveAvgPool2d(1)
+        self.fc = nn.Linear(12, num_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.relu(self.bn1(self.conv1(x)))
+        x = self.layer2(self.layer1(x))
+        return self.fc(self.avgpool(x).flatten(1))  # type: ignore[no-any-return]
+
+
 NETWORKS = {
+    "reused relu": (ReusedReluResNet, (3, 16, 16)),
     "padded resnet": (PaddedResNet, (3, 16, 16)),
     "densenet": (DenseNet, (3, 16, 16)),
     "squeeze-and-excite": (SENet, (3, 16, 16)),

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from support.networks import NETWORKS, VGG, DenseNet, SENet
+from support.networks import NETWORKS, VGG, DenseNet, ReusedReluBlock, ReusedReluResNet, SENet
 from transformable import Shape, Space, macs, models
 
 
@@ -270,3 +270,14 @@ def test_every_layer_is_either_free_shared_fixed_or_the_output(name: str) -> Non
     assert space.fixed == {}
     owners = {n for n, m in network.named_modules() if isinstance(m, nn.Conv2d) and m.groups == 1}
     assert owners - set(space.widths) - set(space.shares) == set()
+
+
+def test_a_relu_that_a_block_calls_twice_does_not_hide_its_stage() -> None:
+    space = Space.trace(ReusedReluResNet(), (3, 16, 16))
+    assert space.depths == {"layer1": (1, 2, 3), "layer2": (1, 2)}
+
+
+def test_a_block_that_is_called_twice_is_no_stage() -> None:
+    block = ReusedReluBlock(8, 8, 1)
+    net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Sequential(block, block), nn.Flatten())
+    assert Space.trace(net, (3, 8, 8)).depths == {}

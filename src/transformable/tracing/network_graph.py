@@ -179,8 +179,9 @@ def _stage(
         composite = any(True for _ in block.children())
         if not composite or not any(isinstance(m, nn.Conv2d) for m in block.modules()):
             return None
-        stacks = (node.meta.get("nn_module_stack", {}) for node in nodes)
-        called_twice = any("@" in key for stack in stacks for key in stack)
+        # the key of a module that is called again ends in @1, @2, ...; a relu of the block may be
+        again = {key for n in nodes for key in n.meta.get("nn_module_stack", {}) if "@" in key}
+        called_twice = any(f"{path}.".startswith(f"{key.split('@')[0]}.") for key in again)
         if len(ends_here) != 1 or len(sources) != 1 or called_twice:
             return None
         if ends:
