@@ -4,7 +4,7 @@ import copy
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..shape import Shape
 from ..slimming.slim import slim
@@ -32,7 +32,7 @@ def load(folder: str | Path, model: nn.Module | None = None) -> nn.Module:
         except ValueError as error:
             for program in (folder / "model.pt2", folder.parent / "export" / "model.pt2"):
                 if program.is_file():  # this needs neither the class of the network nor its file
-                    return torch.export.load(program).module()
+                    return ExportedProgram(program)
             raise ValueError(
                 f"{error}; give the unpruned network: --model, or tas.load(folder, model=...)"
             ) from error
@@ -52,6 +52,18 @@ def _build_unpruned(blueprint: Blueprint) -> nn.Module:
         return build_network(
             blueprint.model, num_classes=blueprint.num_classes, in_channels=blueprint.input_shape[0]
         )
+
+
+class ExportedProgram(nn.Module):
+    """The network in a file of torch.export: it computes, but cannot be trained."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        # in a list, so that train() and eval(), which programs refuse, do not reach it
+        self._program = [torch.export.load(path).module()]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._program[0](x)  # type: ignore[no-any-return]
 
 
 def network_folder(folder: Path) -> Path:
