@@ -49,6 +49,24 @@ def quick_search(data: str) -> Searching:
     return replace(cifar, epochs=15, batch_size=32) if data == "digits" else cifar
 
 
+def trained_search(data: str) -> Searching:
+    """From a network that somebody has trained, in few epochs: channels are sorted and the search
+    starts by what the network's own answers say; its weights are kept (docs/results.md)."""
+    return replace(
+        quick_search(data),
+        epochs=1,
+        lr=0.01,
+        warmup_epochs=0.05,
+        align="pad",
+        importance="answers",
+        start="sensitivity",
+        inherit=True,
+        tau_start=0.5,
+        tau_end=0.3,
+        arch_lr=0.01,
+    )
+
+
 def paper_search(data: str) -> Searching:
     """The search of the paper: from scratch, 600 epochs, or 120 on photos.
 
@@ -66,6 +84,11 @@ def quick_student(data: str) -> Distilling:
     return replace(settings, epochs=30) if data == "digits" else settings
 
 
+def trained_student(data: str) -> Distilling:
+    """A small network that has kept most of what the trained one knew: no large steps."""
+    return replace(quick_student(data), batch_size=128, lr=0.01, warmup_epochs=0.05)
+
+
 def paper_student(data: str) -> Distilling:
     """The schedule of the paper, with its distillation from a network that starts fresh."""
     return Distilling(**vars(paper(data)), transfer="kd")
@@ -75,12 +98,25 @@ def _photos(data: str) -> bool:
     return data.startswith("folder:")
 
 
-TRAININGS: dict[Preset, Callable[[str], Training]] = {"quick": quick, "paper": paper}
-TEACHERS: dict[Preset, Callable[[str], Training]] = {"quick": quick_teacher, "paper": paper}
-SEARCHES: dict[Preset, Callable[[str], Searching]] = {"quick": quick_search, "paper": paper_search}
-PRETRAIN_EPOCHS: dict[Preset, int] = {"quick": 8, "paper": 0}
-"""Plain training before a search that is given no trained weights."""
+TRAININGS: dict[Preset, Callable[[str], Training]] = {
+    "quick": quick,
+    "trained": quick,
+    "paper": paper,
+}
+TEACHERS: dict[Preset, Callable[[str], Training]] = {
+    "quick": quick_teacher,
+    "trained": quick_teacher,
+    "paper": paper,
+}
+SEARCHES: dict[Preset, Callable[[str], Searching]] = {
+    "quick": quick_search,
+    "trained": trained_search,
+    "paper": paper_search,
+}
 STUDENTS: dict[Preset, Callable[[str], Distilling]] = {
     "quick": quick_student,
+    "trained": trained_student,
     "paper": paper_student,
 }
+PRETRAIN_EPOCHS: dict[Preset, int] = {"quick": 8, "trained": 8, "paper": 0}
+"""Plain training before a search that is given no trained weights."""

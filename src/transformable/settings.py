@@ -31,10 +31,12 @@ __all__ = [
 
 Metric = Literal["macs", "params"]
 Precision = Literal["32-true", "bf16-mixed"]
-Preset = Literal["quick", "paper"]
+Preset = Literal["quick", "trained", "paper"]
 Residual = Literal["pad", "project", "tied"]
 Sizes = Literal["both", "width", "depth"]
 
+Importance = Literal["weights", "answers"]
+Start = Literal["even", "sensitivity"]
 Align = Literal["pool", "linear", "pad"]
 Sampling = Literal["gumbel", "softmax"]
 Pull = Literal["piecewise", "multiplier"]
@@ -157,10 +159,21 @@ class Searching(Training):
     ValueError: select=1 leaves the logits without a gradient, ...
     """
 
-    epochs: Annotated[int, at_least(1)] = 10
-    """Passes over the half of the training set that the weights learn from."""
+    epochs: Annotated[int, at_least(0)] = 10
+    """Passes over the half of the training set that the weights learn from (0: the shape is derived
+    from the probabilities at the start)."""
     sort: bool = True
     """Put the most important channels of each layer first before the search begins."""
+    importance: Importance = "weights"
+    """By what they are sorted: their weights, or how much the network's answers depend on them
+    (answers), which needs a trained network."""
+    start: Start = "even"
+    """The probabilities that the search starts from: even, or by how little the answers of the
+    trained network change (sensitivity)."""
+    sharpness: Annotated[float, above(0)] = 8.0
+    """With sensitivity: by how much a logit falls for a change of the answers of 1 nat."""
+    inherit: bool = False
+    """Start the small network from the weights that the search has trained."""
     hold_epochs: Annotated[float, at_least(0)] = 0.0
     """Epochs at the beginning of the search in which only the weights learn."""
     select: Annotated[int, at_least(1)] = 2
@@ -189,7 +202,7 @@ class Searching(Training):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.hold_epochs >= self.epochs:
+        if self.hold_epochs >= max(1, self.epochs):
             raise ValueError(
                 f"hold_epochs must be below the {self.epochs} epochs, not {self.hold_epochs}"
             )

@@ -15,7 +15,6 @@ from transformable.costing.budget import Budget
 from transformable.data import from_tensors
 from transformable.methods import _calibration
 from transformable.methods import autoslim as module
-from transformable.methods._calibration import recalibrate
 from transformable.methods._channel_choice import Scores, most_important
 from transformable.methods.autoslim import (
     autoslim,
@@ -30,6 +29,7 @@ from transformable.slimming.slim import slim
 from transformable.slimming.sort_channels import importance
 from transformable.tracing.channel_groups import ChannelGroups
 from transformable.tracing.space import Space
+from transformable.training.calibration import recalibrate
 from transformable.training.session import Session
 
 

@@ -15,7 +15,7 @@ from ..spelling import nearest
 from . import options, pruning_options, query_options
 from .config_file import read_config
 from .options import Search, option_names
-from .pruning_options import Pruning
+from .pruning_options import Prune, Pruning
 
 __all__ = ["options_of", "parse"]
 
@@ -59,6 +59,8 @@ def _base(kind: Any, arguments: list[str]) -> Any:
     # the preset, and the dataset that it depends on, may themselves stand in the config file
     named = base if file is None else read_config(file, base)
     preset = _given(arguments, "preset") or named.preset
+    if kind is Prune and preset == base.preset and (_given(arguments, "teacher") or named.teacher):
+        preset = "trained"
     data = _given(arguments, "data") or named.data
     start = _with_preset(base, preset, data)
     return start if file is None else _expanded(read_config(file, start), start)

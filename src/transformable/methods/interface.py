@@ -11,6 +11,7 @@ from ..data import Dataset, stratified
 from ..settings import Searching
 from ..shape import Shape
 from ..slimming.slim import slim
+from ..slimming.sort_channels import sort_channels
 from ..tracing.space import Space
 from ..training.distill import student_network
 from ..training.session import Session
@@ -80,8 +81,12 @@ class Context:
 
     def slim_sorted(self, model: nn.Module, space: Space, shape: Shape) -> nn.Module:
         """The small network of a shape, with the most important channels of each layer."""
+        return self.slim(sort_channels(model, space), space, shape)
+
+    def slim(self, model: nn.Module, space: Space, shape: Shape) -> nn.Module:
+        """The small network of a shape; the seed decides new channels, if there are any."""
         seed = self.session.seed
-        return student_network(model, space, shape, transfer="init", sort=True, seed=seed)
+        return student_network(model, space, shape, transfer="init", sort=False, seed=seed)
 
 
 def slimmed(model: nn.Module, space: Space, budget: Budget, shape: Shape) -> MethodResult:

@@ -35,8 +35,8 @@ from ..costing.budget import Budget
 from ..costing.cost import layer_costs, macs
 from ..data import Split
 from ..tracing.space import Space
+from ..training.calibration import recalibrate, sample_images
 from ..training.devices import make_fabric
-from ._calibration import recalibrate, sample_images
 from .interface import Context, MethodResult
 
 __all__ = ["lccl"]

@@ -8,6 +8,7 @@ budget is kept by deriving the most probable shape inside its band.
 
 from dataclasses import replace
 
+import torch
 from torch import nn
 
 from ..costing.budget import Budget
@@ -23,7 +24,10 @@ __all__ = ["both", "depth", "width"]
 def both(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Search widths and depths."""
     found = search(model, context.dataset, budget, context.searching, context.session, space=space)
-    small = context.slim_sorted(model, space, found.shape)
+    if context.searching.inherit:
+        small = found.net.extract(found.shape).to(torch.device("cpu"))
+    else:
+        small = context.slim(found.model, space, found.shape)
     notes = {"derived_by": found.derived.how, "given_up": found.derived.given_up}
     return MethodResult(shape=found.shape, model=small, cost=found.derived.cost, notes=notes)
 

@@ -15,10 +15,10 @@ from ..costing.budget import Budget
 from ..data import Dataset
 from ..methods import Method, load_method
 from ..networks.blueprint import Blueprint
-from ..presets import quick_search, quick_student, quick_teacher
+from ..presets import SEARCHES, STUDENTS, quick_teacher
 from ..runs.progress import Progress
 from ..runs.run_folder import Run
-from ..settings import Distilling, Metric, Searching, Training
+from ..settings import Distilling, Metric, Preset, Searching, Training
 from ..shape import Shape
 from ..tracing.space import Space
 from ..training.devices import make_fabric
@@ -85,7 +85,8 @@ def prune(
     """Make a network smaller and train it; ``model`` stays as it is.
 
     Say ``trained=True`` if the model is trained already. The settings of the three trainings (the
-    unpruned network, the search, the small network) are those of the preset quick unless given.
+    unpruned network, the search, the small network) are those of the preset quick, or trained if
+    the model is, unless given.
     ``method`` is a name, path.py:function, or a function. With a folder ``out``, everything is kept
     there, with an export and a report, and the same call continues where an interrupted one
     stopped.
@@ -109,6 +110,7 @@ def prune(
     True
     """
     name = data.info.name
+    preset: Preset = "trained" if trained else "quick"
     space = space or Space.trace(model, data.info.input_shape)
     job = PruningJob(
         model=copy.deepcopy(model),
@@ -119,8 +121,8 @@ def prune(
         method=load_method(method) if isinstance(method, str) else method,
         method_name=method if isinstance(method, str) else getattr(method, "__name__", "own"),
         training=training or quick_teacher(name),
-        searching=searching or quick_search(name),
-        distilling=distilling or quick_student(name),
+        searching=searching or SEARCHES[preset](name),
+        distilling=distilling or STUDENTS[preset](name),
         blueprint=Blueprint(
             model=None,
             num_classes=data.info.num_classes,

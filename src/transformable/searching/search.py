@@ -10,9 +10,11 @@ from ..costing.budget import Budget
 from ..data import Dataset, Split, stratified
 from ..settings import Searching
 from ..shape import Shape
+from ..slimming.fisher import fisher_importance
 from ..slimming.sort_channels import sort_channels
 from ..supernet.supernet import SuperNet
 from ..tracing.space import Space
+from ..training.calibration import sample_images
 from ..training.checkpoints import Checkpointer
 from ..training.epoch_log import EpochLog
 from ..training.session import Session
@@ -20,8 +22,11 @@ from ..training.train import check_steps, preserve_random_state
 from .derive import Derived, check_possible, derive
 from .search_files import SearchFiles, epoch_row
 from .search_step import SearchStep
+from .sensitivity import sensitivities
 
 __all__ = ["Searched", "search"]
+
+SAMPLE = 2048  # training images that a trained network is asked about
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +39,8 @@ class Searched:
     """The learned probabilities of each layer's widths and each stage's depths."""
     history: list[dict[str, Any]]
     """One row an epoch, as in metrics.csv."""
+    model: nn.Module
+    """The network that was given, its channels in the order that the shape keeps the first of."""
     net: SuperNet
 
     @property
@@ -75,7 +82,12 @@ def search(
     size = settings.batch_size
     steps = min(check_steps(half, size, fabric.world_size) for half in halves)
     files = SearchFiles(run, space)
+    model = _sorted(model, space, dataset.train, settings, session)
     net = make_supernet(model, space, settings, seed).to(fabric.device)
+    if settings.start == "sensitivity":
+        images = sample_images(dataset.train, SAMPLE, seed).images
+        found = sensitivities(model, space, images, fabric)
+        net.set_logits({name: -settings.sharpness * row for name, row in found.items()})
     search_step = SearchStep(net, budget, settings, steps, fabric)
     checkpointer = Checkpointer(session, search_step.parts())
     with checkpointer, preserve_random_state(fabric):
@@ -105,8 +117,27 @@ def search(
     if run is not None:
         run.save_text("shape.json", derived.shape.to_json() + "\n")
     return Searched(
-        derived=derived, budget=budget, probabilities=probabilities, history=state.history, net=net
+        derived=derived,
+        budget=budget,
+        probabilities=probabilities,
+        history=state.history,
+        model=model,
+        net=net,
     )
+
+
+def _sorted(
+    model: nn.Module, space: Space, split: Split, settings: Searching, session: Session
+) -> nn.Module:
+    """The model with its channels in the order that the settings ask for."""
+    if not settings.sort:
+        return model
+    scores = None
+    if settings.importance == "answers":
+        images = sample_images(split, SAMPLE, session.seed).images
+        batches = (session.fabric.to_device(part) for part in torch.split(images, SAMPLE // 8))
+        scores = fisher_importance(model.to(session.fabric.device), space, batches)
+    return sort_channels(model, space, scores)
 
 
 def split_in_halves(split: Split, seed: int) -> tuple[Split, Split]:
@@ -116,9 +147,7 @@ def split_in_halves(split: Split, seed: int) -> tuple[Split, Split]:
 
 
 def make_supernet(model: nn.Module, space: Space, settings: Searching, seed: int) -> SuperNet:
-    """The supernet of a model, with initial logits by the seed."""
-    if settings.sort:
-        model = sort_channels(model, space)
+    """The supernet of a model whose channels are sorted, with initial logits by the seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         net = SuperNet(model, space, settings.select, settings.align, settings.sampling)

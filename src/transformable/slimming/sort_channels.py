@@ -1,7 +1,7 @@
 """Channels in order of importance, so that the first ones of a layer are its best ones."""
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +16,13 @@ __all__ = ["importance", "sort_channels"]
 Values = Iterable[tuple[int, Tensor]]
 
 
-def sort_channels(model: nn.Module, space: Space) -> nn.Module:
+def sort_channels(
+    model: nn.Module, space: Space, scores: Mapping[str, Tensor] | None = None
+) -> nn.Module:
     """A copy of the network that computes the same, the most important channels of a layer first.
 
-    Layers that are added to each other have one order.
+    Layers that are added to each other have one order. The importance is by the weights, unless
+    there are ``scores`` of the channels of each group.
 
     >>> from transformable import models
     >>> net = models.build("resnet20")
@@ -29,10 +32,8 @@ def sort_channels(model: nn.Module, space: Space) -> nn.Module:
     True
     """
     groups = ChannelGroups(space)
-    orders = {
-        group: values.argsort(descending=True, stable=True)
-        for group, values in importance(model, space, groups.sum).items()
-    }
+    scores = scores or importance(model, space, groups.sum)
+    orders = {n: values.argsort(descending=True, stable=True) for n, values in scores.items()}
 
     def sorted_positions(index: int) -> list[int]:
         """The old position of the channel at each position of a layout."""

@@ -118,6 +118,13 @@ class SuperNet(nn.Module):
             space = Space.trace(network, space.input_shape, residual=space.residual)
         return slim(network, space, shape)
 
+    @torch.no_grad()
+    def set_logits(self, logits: Mapping[str, Tensor]) -> None:
+        """Replace the logits of each layer and stage, one for each candidate."""
+        for parameter, rows in ((self.alpha, self.space.widths), (self.beta, self.space.depths)):
+            for i, (name, sizes) in enumerate(rows.items()):
+                parameter[i, : len(sizes)] = logits[name].to(parameter)
+
     def architecture_parameters(self) -> list[nn.Parameter]:
         """The logits of the widths (alpha) and of the depths (beta)."""
         return [self.alpha, self.beta]

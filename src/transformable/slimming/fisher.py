@@ -1,0 +1,62 @@
+"""The importance of channels by how much the network's own answers depend on them."""
+
+import copy
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..tracing.channel_groups import ChannelGroups
+from ..tracing.space import Space
+
+__all__ = ["fisher_importance"]
+
+
+def fisher_importance(
+    model: nn.Module, space: Space, batches: Iterable[Tensor], *, temperature: float = 4.0
+) -> dict[str, Tensor]:
+    """For each channel of each movable group, the Fisher information of a gate on it.
+
+    It is the mean square of the derivative of the log-likelihood of an answer by the gate, summed
+    over all layers and positions that write the channel. The answers are drawn from the softened
+    outputs of the network itself, so that no labels are needed: on images that it was trained on,
+    the loss of a network has next to no gradient left.
+    """
+    groups, model = ChannelGroups(space), copy.deepcopy(model).eval()
+    outputs: dict[int, list[Tensor]] = defaultdict(list)
+    normed = {layer.outputs for layer in space.layers if layer.kind == "norm"}
+
+    def keep(index: int, module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        output.retain_grad()
+        outputs[index].append(output)
+        return output.clone()  # an operation in place must not change what was kept
+
+    for layer in space.layers:
+        writes = layer.kind in ("conv", "linear") and layer.outputs not in normed
+        if (layer.kind == "norm" or writes) and groups.positions(layer.outputs):
+            module = model.get_submodule(layer.name)
+            module.register_forward_hook(partial(keep, layer.outputs))
+    totals = {group: torch.zeros(groups.sizes[group]) for group in groups.movable}
+    count, generator = 0, torch.Generator().manual_seed(0)
+    for x in batches:
+        outputs.clear()
+        logits = model(x) / temperature
+        answers = torch.multinomial(logits.detach().softmax(1).cpu(), 1, generator=generator)
+        loss = F.cross_entropy(logits, answers[:, 0].to(x.device), reduction="sum")
+        loss.backward()  # type: ignore[no-untyped-call]
+        gates: dict[str, Tensor] = {}
+        for index, tensors in outputs.items():
+            for tensor in tensors:
+                if tensor.grad is not None:
+                    slopes = (tensor.detach() * tensor.grad).flatten(2).sum(2).cpu()
+                    for group, positions in groups.positions(index).items():
+                        gates[group] = gates.get(group, 0) + slopes[:, positions].sum(2)
+        for group, slopes in gates.items():
+            totals[group] += slopes.square().sum(0)
+        count += len(x)
+        model.zero_grad()
+    return {group: total / max(1, count) for group, total in totals.items()}

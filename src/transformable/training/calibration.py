@@ -1,0 +1,42 @@
+"""A sample of images, and batch norms whose statistics are those of a sample."""
+
+from collections.abc import Iterable
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ..data import Split, TensorSplit
+from ..seeds import generator
+
+__all__ = ["recalibrate", "sample_images"]
+
+BATCH = 64
+
+
+def sample_images(split: Split, count: int, seed: int) -> TensorSplit:
+    """A random sample of a split, in memory and without augmentation."""
+    picked = torch.from_numpy(generator("some", seed).permutation(len(split))[:count])
+    batches = list(split.subset(picked).ordered(BATCH))
+    images, labels = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    channels = images.shape[1]
+    zeros, ones = torch.zeros(channels), torch.ones(channels)
+    return TensorSplit(images=images, labels=labels, mean=zeros, std=ones, padding=0, flips=False)
+
+
+def recalibrate(network: nn.Module, batches: Iterable[Tensor], fabric: Fabric) -> nn.Module:
+    """Set the statistics of the batch norms to those of these images, in place."""
+    norms = [m for m in network.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+    momenta = [norm.momentum for norm in norms]
+    network.to(fabric.device).eval()
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.train()
+        norm.momentum = None  # the mean over all batches
+    with torch.no_grad(), fabric.autocast():
+        for x in batches:
+            network(fabric.to_device(x))
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+    return network.eval()
