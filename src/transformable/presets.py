@@ -55,7 +55,7 @@ def trained_search(data: str) -> Searching:
     return replace(
         quick_search(data),
         epochs=1,
-        lr=0.01,
+        lr=0.005,
         warmup_epochs=0.05,
         align="pad",
         importance="answers",
@@ -86,7 +86,7 @@ def quick_student(data: str) -> Distilling:
 
 def trained_student(data: str) -> Distilling:
     """A small network that has kept most of what the trained one knew: no large steps."""
-    return replace(quick_student(data), batch_size=128, lr=0.01, warmup_epochs=0.05)
+    return replace(quick_student(data), batch_size=128, lr=0.005, warmup_epochs=0.05)
 
 
 def paper_student(data: str) -> Distilling:

@@ -11,7 +11,7 @@ from transformable.cli.options import Common, Train
 from transformable.cli.parsing import parse
 from transformable.cli.pruning_options import Prune
 from transformable.cli.query_options import Evaluate
-from transformable.presets import paper, quick, quick_search
+from transformable.presets import SEARCHES, STUDENTS, paper, quick, quick_search
 from transformable.runs.toml_text import to_toml
 from transformable.settings import Training, plain_values
 
@@ -192,3 +192,12 @@ def test_the_config_of_a_run_can_be_given_again(tmp_path: Path) -> None:
 def test_default_folders_differ_by_seed() -> None:
     assert Common(seed=1).folder() == Path("runs/resnet20-digits-seed1")
     assert Common(seed=1).folder("prune-") == Path("runs/prune-resnet20-digits-seed1")
+
+
+def test_with_a_teacher_the_settings_are_those_of_a_trained_network() -> None:
+    given = parse("prune", Prune, ["--teacher=weights.pt", "--data=cifar10"])
+    assert given.search == SEARCHES["trained"]("cifar10")
+    assert given.student == STUDENTS["trained"]("cifar10")
+    assert parse("prune", Prune, ["--data=cifar10"]).search == SEARCHES["quick"]("cifar10")
+    paper = parse("prune", Prune, ["--teacher=weights.pt", "--data=cifar10", "--preset=paper"])
+    assert paper.search == SEARCHES["paper"]("cifar10")
