@@ -1,4 +1,4 @@
-"""What ``tas search --dry-run`` says."""
+"""What ``tas search --dry-run`` does."""
 
 import math
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from ..training.session import Session
 from .options import Search
 from .outcome import Outcome
 
-__all__ = ["Plan", "dry_run"]
+__all__ = ["dry_run"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(Outcome):
-    """What a search would be."""
+    """What there is to search, and the time and memory that the search would take."""
 
     def show(self) -> Group:
         seen, target = self.result, self.result["target"]
@@ -34,7 +34,7 @@ class Plan(Outcome):
             ("time", f"about {duration(seen['seconds'])}"),
             ("memory", f"about {seen['memory_bytes'] / 2**20:,.0f} MiB"),
         )
-        return self.shown(rows)
+        return self.table(rows)
 
 
 def dry_run(
@@ -45,12 +45,8 @@ def dry_run(
     budget: Budget,
     session: Session,
 ) -> Plan:
-    """Do a few steps, and say what all of them would take."""
+    """Do a few steps of the search, and estimate the whole from them."""
     seen = estimate_search(model, dataset, budget, options, space=space, fabric=session.fabric)
-    cost = {
-        name: budget.cost(space, s)
-        for name, s in (("smallest", space.smallest), ("full", space.full))
-    }
     seconds = seen.steps * seen.seconds_per_step
     if not options.weights:
         # a plain step takes about half as long
@@ -60,7 +56,8 @@ def dry_run(
         "shapes": f"10^{math.log10(space.count):.1f}",
         "layers": len(space.widths),
         "stages": len(space.depths),
-        **{f"{name}_{budget.metric}": value for name, value in cost.items()},
+        f"smallest_{budget.metric}": budget.cost(space, space.smallest),
+        f"full_{budget.metric}": budget.cost(space, space.full),
         "target": budget.target(),
         "steps": seen.steps,
         "seconds_per_step": seen.seconds_per_step,

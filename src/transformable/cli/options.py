@@ -29,7 +29,7 @@ from ..settings import (
     plain_values,
 )
 
-__all__ = ["MAY_DIFFER", "Common", "Distill", "Search", "Space", "Train", "option_names"]
+__all__ = ["MAY_DIFFER", "Common", "Distill", "Search", "SpaceOptions", "Train", "option_names"]
 
 Text = Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")]
 File = Annotated[str | None, arg(metavar="FILE", help_behavior_hint="")]
@@ -48,7 +48,7 @@ MAY_DIFFER = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class Common:
-    """What every long-running command takes."""
+    """The options that all long-running commands have in common."""
 
     model: str = "resnet20"
     """Name of a network, or path.py:factory."""
@@ -92,7 +92,7 @@ class Common:
         check_fields(self)
 
     def settings(self) -> dict[str, Any]:
-        """What config.toml in the run folder holds."""
+        """The content of config.toml in the run folder."""
         values = {"command": type(self).__name__.lower(), **plain_values(self)}
         return {name: value for name, value in values.items() if name not in UNRECORDED}
 
@@ -115,7 +115,7 @@ class Common:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Space:
+class SpaceOptions:
     """Which sizes a network may have."""
 
     residual: Residual = "pad"
@@ -159,7 +159,7 @@ class Distill(Common, Distilling):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search(Space, Common, Searching):
+class Search(SpaceOptions, Common, Searching):
     """Learn how wide each layer and how deep each stage should be for a budget."""
 
     budget: str = "0.5"

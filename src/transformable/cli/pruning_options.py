@@ -11,7 +11,7 @@ from tyro.conf import arg
 from ..methods import METHODS
 from ..presets import quick_search, quick_student, quick_teacher
 from ..settings import Distilling, Searching, Training, Transfer, at_least
-from .options import Common, Count, List, Space, Text
+from .options import Common, Count, List, SpaceOptions, Text
 
 ALL_METHODS = ",".join(METHODS)
 
@@ -19,8 +19,8 @@ __all__ = ["Compare", "Prune", "Pruning", "Sweep", "Trials", "split"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pruning(Space, Common):
-    """What every command takes that goes from a network to smaller, trained ones."""
+class Pruning(SpaceOptions, Common):
+    """The options that tas prune, compare and sweep have in common."""
 
     teacher: Text = None
     """The unpruned network, trained: a run folder, or a weights file of --model (default: it is
@@ -48,9 +48,10 @@ class Pruning(Space, Common):
     }
 
     def expanded(self, base: Self) -> Self:
-        """The short options written into their sections.
+        """The same options, with the values of the short ones written into their sections.
 
-        ``base`` are the options before: a section's own value that was given too is a conflict.
+        ``base`` are the options before the last source of values was read: a value of a section
+        that differs from them was given too, which is a conflict.
         """
         changed = self
         for short, names in self.short_for.items():
@@ -96,7 +97,7 @@ class Prune(Pruning):
 
 @dataclass(frozen=True, kw_only=True)
 class Trials(Pruning):
-    """What the commands take that run many trials."""
+    """The options that tas compare and sweep have in common."""
 
     methods: List = "tas"
     """Which methods: those of tas prune --help, or path.py:function."""
@@ -110,7 +111,7 @@ class Trials(Pruning):
     """Write every small network as safetensors, ONNX and torch.export (tas export does one)."""
 
     may_grow: ClassVar[frozenset[str]] = frozenset({"methods", "seeds", "transfer", "jobs"})
-    """The options with which a folder may be asked for more."""
+    """Options that may change when a folder is continued: they ask for more trials."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -125,7 +126,7 @@ class Trials(Pruning):
                 raise ValueError(f"transfer must be some of {known}, not {name!r}")
 
     def transfers(self) -> list[Transfer]:
-        """The kinds of transfer."""
+        """The kinds of transfer that the option names, in the order none, init, kd, init+kd."""
         return [name for name in get_args(Transfer) if name in split(self.transfer)]
 
 
@@ -170,7 +171,8 @@ class Sweep(Trials):
 
 
 def split(text: str) -> list[str]:
-    """
+    """The different parts of a text that is separated by commas.
+
     >>> split("pfec, fpgm,,pfec")
     ['pfec', 'fpgm']
     """

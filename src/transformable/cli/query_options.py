@@ -18,7 +18,7 @@ Residual = Literal["auto", "pad", "project", "tied"]
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """What each of these commands takes."""
+    """The options that all of these commands have in common."""
 
     config: File = None
     """TOML file with any of these keys."""

@@ -95,9 +95,12 @@ class Run:
                 "choose another --out"
             )
 
-    def start(self) -> None:
-        """Write the settings: from here on the folder belongs to them."""
+    def start(self, files: Mapping[str, str] | None = None) -> None:
+        """Write the settings: from here on the folder belongs to them. ``files`` are further texts
+        that describe the run, by the names of their files."""
         self.save_text(SETTINGS, to_toml({"format": FORMAT, **self._settings}))
+        for name, text in (files or {}).items():
+            self.save_text(name, text)
 
     def close(self) -> None:
         """Let other processes use the folder."""
