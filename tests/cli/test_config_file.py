@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformable.cli.config_file import read_config
-from transformable.cli.options import Common, Train
+from transformable.cli.options import RunOptions, Train
 from transformable.cli.parsing import parse
 from transformable.cli.pruning_options import Prune
 from transformable.cli.query_options import Evaluate
@@ -190,5 +190,5 @@ def test_the_config_of_a_run_can_be_given_again(tmp_path: Path) -> None:
 
 
 def test_default_folders_differ_by_seed() -> None:
-    assert Common(seed=1).folder() == Path("runs/resnet20-digits-seed1")
-    assert Common(seed=1).folder("prune-") == Path("runs/prune-resnet20-digits-seed1")
+    assert RunOptions(seed=1).folder() == Path("runs/resnet20-digits-seed1")
+    assert RunOptions(seed=1).folder("prune-") == Path("runs/prune-resnet20-digits-seed1")

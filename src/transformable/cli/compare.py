@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,11 @@ from .jobs import load_trained, make_job, make_session, trace_space
 from .options import MAY_DIFFER
 from .outcome import Outcome
 from .progress_bar import progress_bar
-from .pruning_options import Compare, Trials, split
+from .pruning_options import Compare, TrialOptions, split
 from .results_table import COMPARISON_FILES, results_table
 
 __all__ = [
-    "Compared",
+    "CompareOutcome",
     "compare",
     "execute_trial",
     "live_table",
@@ -46,29 +47,25 @@ __all__ = [
 
 def compare(options: Compare, command: str) -> Outcome:
     """Run the trials that are not done yet, and report all of them."""
-    result = run_comparison(options, [options.budget], options.folder("compare-"), command)
-    return Compared.of(options, result)
+    return run_comparison(options, [options.budget], options.folder("compare-"), command)
 
 
 def run_comparison(
-    options: Trials, budgets: Sequence[str], folder: Path, command: str
-) -> dict[str, Any]:
+    options: TrialOptions, budgets: Sequence[str], folder: Path, command: str
+) -> Outcome:
     """Run the trials of a folder that are not done yet, without the help of other commands."""
     with Run.open(folder, options.settings(), may_differ=MAY_DIFFER | options.may_grow) as run:
         comparison = plan_comparison(options, budgets, folder, command)
         run.start()
         train_shared_teacher(options, comparison, run)
         left = iter([trial for trial in comparison.trials if not comparison.is_done(trial)])
-
-        def finished(trial: Trial, reason: str | None) -> None:
-            print_trial(comparison, trial, reason)
-
+        finished = partial(print_trial, comparison)
         with live_table(comparison, comparison.rows) as draw:
             comparison.run(execute_trial, options, lambda: next(left, None), finished, draw)
-        return comparison.conclude(comparison.rows())
+        return CompareOutcome.of(options, comparison.conclude(comparison.rows()))
 
 
-def execute_trial(options: Trials, trial: Trial, folder: Path) -> None:
+def execute_trial(options: TrialOptions, trial: Trial, folder: Path) -> None:
     """Run one trial in its own process; ``folder`` is that of the trial."""
     out = folder.parent
     status = StatusFile(Logs(out, trial))
@@ -80,7 +77,7 @@ def execute_trial(options: Trials, trial: Trial, folder: Path) -> None:
 
 
 def plan_comparison(
-    options: Trials, budgets: Sequence[str], folder: Path, command: str
+    options: TrialOptions, budgets: Sequence[str], folder: Path, command: str
 ) -> Comparison:
     """The trials that the options ask for; bad input is refused before anything is computed."""
     methods = split(options.methods)
@@ -118,7 +115,7 @@ def plan_comparison(
 
 
 def train_shared_teacher(
-    options: Trials, comparison: Comparison, run: Run, *, wait: bool = False
+    options: TrialOptions, comparison: Comparison, run: Run, *, wait: bool = False
 ) -> None:
     """Train the one teacher; if another process is training it, that is refused, or waited for."""
     if (comparison.folder / "teacher" / "result.json").is_file():
@@ -157,7 +154,7 @@ def print_trial(comparison: Comparison, trial: Trial, reason: str | None) -> Non
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared(Outcome):
+class CompareOutcome(Outcome):
     """The results of the trials as a table, and the files that hold them."""
 
     def show(self) -> Group:

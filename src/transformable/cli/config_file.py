@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_origin
+from typing import Any, TypeVar
 
 import cattrs
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
@@ -61,12 +61,8 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook(str | None, _only(str))
     converter.register_structure_hook(int | None, _only(int))
     # the options know their choices and name them in their own message
-    converter.register_structure_hook_func(_is_literal, _only(str))
+    converter.register_structure_hook_func(lambda kind: "Literal" in str(kind), _only(str))
     return converter
-
-
-def _is_literal(kind: Any) -> bool:
-    return get_origin(kind) is Literal or "Literal" in str(kind)
 
 
 def _only(kind: type) -> Any:

@@ -23,7 +23,7 @@ COMPACT: dict[str, Any] = {"box": SIMPLE, "collapse_padding": True, "pad_edge": 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Costs(Outcome):
+class CostOutcome(Outcome):
     """The cost of each layer of a network, and the total."""
 
     rows: list[LayerCost]
@@ -52,7 +52,7 @@ class Costs(Outcome):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Catalogue(Outcome):
+class PublishedOutcome(Outcome):
     """The networks that the paper's authors have published."""
 
     def show(self) -> Table:
@@ -79,7 +79,7 @@ def cost(options: Cost, command: str) -> Outcome:
     if options.published == "list":
         title = "networks published by the paper's authors; accuracies are the paper's"
         result = {"published": [asdict(network) for network in published()]}
-        return Catalogue(title=title, result=result)
+        return PublishedOutcome(title=title, result=result)
     if options.published is not None:
         network = find(options.published)
         sizes = network.input_shape, network.num_classes
@@ -110,7 +110,7 @@ def _space(
     return Space.trace(network, input_shape, residual=residual)
 
 
-def _costs(title: str, space: Space, shape: Shape) -> Costs:
+def _costs(title: str, space: Space, shape: Shape) -> CostOutcome:
     rows = layer_costs(space, shape)
     result = {
         "macs": sum(row.macs for row in rows),
@@ -121,4 +121,4 @@ def _costs(title: str, space: Space, shape: Shape) -> Costs:
         "fixed": space.fixed,
         "layers": [asdict(row) for row in rows],
     }
-    return Costs(title=title, result=result, rows=rows)
+    return CostOutcome(title=title, result=result, rows=rows)

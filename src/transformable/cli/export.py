@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Group
 
@@ -38,24 +37,19 @@ def export(options: Export, command: str) -> Outcome:
     shape = Shape.read(path) if path.is_file() else None
     images = comparison_images(dataset)
     result = export_network(model, out, images, blueprint=blueprint, shape=shape)
+    if not (folder / "result.json").is_file():
+        raise ValueError(f"run {folder} is not finished; run its command again to go on")
     params = sum(parameter.numel() for parameter in model.parameters())
-    summary = {"params": params, "macs": None, **source, **_result(folder)}
+    summary = {"params": params, "macs": None, **source, **read_json(folder / "result.json")}
     write_whole(out / "README.md", model_card(summary, dataset.info, blueprint, result))
     failed = {n: why for n, why in result["left_out"].items() if "not installed" not in why}
     for name, reason in failed.items():
         raise ValueError(f"{out} has no {name}: {reason}")
-    return Exported(title=f"{source['model']} on {source['data']}", result=result)
-
-
-def _result(folder: Path) -> dict[str, Any]:
-    path = folder / "result.json"
-    if not path.is_file():
-        raise ValueError(f"run {folder} is not finished; run its command again to go on")
-    return read_json(path)
+    return ExportOutcome(title=f"{source['model']} on {source['data']}", result=result)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exported(Outcome):
+class ExportOutcome(Outcome):
     """The files that were written and checked, and those that could not be written."""
 
     def show(self) -> Group:

@@ -27,9 +27,9 @@ from ..training.devices import make_fabric
 from ..training.session import Session
 from .allocator import keep_memory
 from .entry import is_first_process
-from .options import MAY_DIFFER, Common, Distill, Search, SpaceOptions, Train
+from .options import MAY_DIFFER, Distill, RunOptions, Search, SpaceOptions, Train
 from .progress_bar import progress_bar
-from .pruning_options import Prune, Pruning, Trials
+from .pruning_options import Prune, PruningOptions, TrialOptions
 
 __all__ = [
     "absolute_spec",
@@ -47,7 +47,7 @@ __all__ = [
 
 
 def run_once(
-    options: Common, prefix: str, work: Callable[[Path, Run | None], dict[str, Any]]
+    options: RunOptions, prefix: str, work: Callable[[Path, Run | None], dict[str, Any]]
 ) -> dict[str, Any] | None:
     """The result of a command, done once in its run folder; None in all processes but the first."""
     folder, first = options.folder(prefix), is_first_process()
@@ -76,14 +76,14 @@ def started(
         yield replace(session, run=run, progress=bar)
 
 
-def make_session(options: Common) -> Session:
+def make_session(options: RunOptions) -> Session:
     """The seed and the devices that a command works with."""
     keep_memory()
     fabric = make_fabric(options.device, devices=options.devices, precision=options.precision)
     return Session(seed=options.seed, fabric=fabric, checkpoint_seconds=options.checkpoint_seconds)
 
 
-def load_data_and_model(options: Common) -> tuple[Dataset, nn.Module]:
+def load_data_and_model(options: RunOptions) -> tuple[Dataset, nn.Module]:
     """The dataset and the network of the options, with initial weights that the seed decides."""
     dataset = load_source(options.source(), download=options.download, workers=options.workers)
     torch.manual_seed(options.seed)
@@ -91,11 +91,11 @@ def load_data_and_model(options: Common) -> tuple[Dataset, nn.Module]:
 
 
 def load_source(source: Mapping[str, Any], *, workers: int, download: bool = False) -> Dataset:
-    """The dataset that ``Common.source`` or the settings of a run folder describe."""
+    """The dataset that ``RunOptions.source`` or the settings of a run folder describe."""
     return data.load(
         source["data"],
         source.get("data_dir"),
-        validation=source.get("validation", Common.validation),
+        validation=source.get("validation", RunOptions.validation),
         seed=source.get("seed", 0),
         mean=source.get("mean") or None,
         std=source.get("std") or None,
@@ -117,7 +117,9 @@ def trace_space(options: SpaceOptions, model: nn.Module, info: Info) -> Space:
     )
 
 
-def make_job(options: Prune | Trials, folder: Path, trial: Trial, command: str = "") -> PruningJob:
+def make_job(
+    options: Prune | TrialOptions, folder: Path, trial: Trial, command: str = ""
+) -> PruningJob:
     """The job of tas prune, or of one trial; ``folder`` holds the teacher once that is trained."""
     dataset, model = load_data_and_model(options)
     # once its weights are in the run folder, the file that they came from may be gone
@@ -145,7 +147,7 @@ def make_job(options: Prune | Trials, folder: Path, trial: Trial, command: str =
     )
 
 
-def blueprint_of(options: Train | Distill | Search | Pruning, info: Info) -> Blueprint:
+def blueprint_of(options: Train | Distill | Search | PruningOptions, info: Info) -> Blueprint:
     """How the network of a run is built again."""
     return Blueprint(
         model=absolute_spec(options.model),

@@ -29,7 +29,7 @@ from ..settings import (
     plain_values,
 )
 
-__all__ = ["MAY_DIFFER", "Common", "Distill", "Search", "SpaceOptions", "Train", "option_names"]
+__all__ = ["MAY_DIFFER", "Distill", "RunOptions", "Search", "SpaceOptions", "Train", "option_names"]
 
 Text = Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")]
 File = Annotated[str | None, arg(metavar="FILE", help_behavior_hint="")]
@@ -47,8 +47,8 @@ MAY_DIFFER = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Common:
-    """The options that all long-running commands have in common."""
+class RunOptions:
+    """The options of every command that works in a run folder."""
 
     model: str = "resnet20"
     """Name of a network, or path.py:factory."""
@@ -135,7 +135,7 @@ class SpaceOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train(Common, Training):
+class Train(RunOptions, Training):
     """Train a network and test it."""
 
     shape: File = None
@@ -145,7 +145,7 @@ class Train(Common, Training):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Distill(Common, Distilling):
+class Distill(RunOptions, Distilling):
     """Train the network of a shape with what the unpruned one has learnt."""
 
     shape: File = None
@@ -159,7 +159,7 @@ class Distill(Common, Distilling):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search(SpaceOptions, Common, Searching):
+class Search(SpaceOptions, RunOptions, Searching):
     """Learn how wide each layer and how deep each stage should be for a budget."""
 
     budget: str = "0.5"

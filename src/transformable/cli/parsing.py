@@ -15,7 +15,7 @@ from ..spelling import nearest
 from . import options, pruning_options, query_options
 from .config_file import read_config
 from .options import Search, option_names
-from .pruning_options import Pruning
+from .pruning_options import PruningOptions
 
 __all__ = ["options_of", "parse"]
 
@@ -68,7 +68,7 @@ def _with_preset(base: Any, preset: str, data: str) -> Any:
     """The options with the settings of a preset."""
     if preset not in TRAININGS:
         raise ValueError(f"unknown preset {preset!r}; use one of {', '.join(TRAININGS)}")
-    if isinstance(base, Pruning):
+    if isinstance(base, PruningOptions):
         sections: dict[str, Any] = {"train": TEACHERS, "search": SEARCHES, "student": STUDENTS}
         return replace(base, **{name: presets[preset](data) for name, presets in sections.items()})
     if isinstance(base, Search):

@@ -11,15 +11,15 @@ from tyro.conf import arg
 from ..methods import METHODS
 from ..presets import quick_search, quick_student, quick_teacher
 from ..settings import Distilling, Searching, Training, Transfer, at_least
-from .options import Common, Count, List, SpaceOptions, Text
+from .options import Count, List, RunOptions, SpaceOptions, Text
 
 ALL_METHODS = ",".join(METHODS)
 
-__all__ = ["Compare", "Prune", "Pruning", "Sweep", "Trials", "split"]
+__all__ = ["Compare", "Prune", "PruningOptions", "Sweep", "TrialOptions", "split"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pruning(SpaceOptions, Common):
+class PruningOptions(SpaceOptions, RunOptions):
     """The options that tas prune, compare and sweep have in common."""
 
     teacher: Text = None
@@ -70,7 +70,7 @@ class Pruning(SpaceOptions, Common):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prune(Pruning):
+class Prune(PruningOptions):
     """Make a network smaller: train it, find a smaller one, train that by distillation.
 
     Then both networks are tested and timed, and the small one is exported and explained in a
@@ -90,13 +90,13 @@ class Prune(Pruning):
     """Write the small network as safetensors, ONNX and torch.export."""
 
     short_for: ClassVar[dict[str, tuple[str, ...]]] = {
-        **Pruning.short_for,
+        **PruningOptions.short_for,
         "transfer": ("student.transfer",),
     }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trials(Pruning):
+class TrialOptions(PruningOptions):
     """The options that tas compare and sweep have in common."""
 
     methods: List = "tas"
@@ -131,7 +131,7 @@ class Trials(Pruning):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compare(Trials):
+class Compare(TrialOptions):
     """Which method is best for a network and a budget: all on equal terms.
 
     One teacher; the small networks are trained on the same images in the same order, for the same
@@ -147,7 +147,7 @@ class Compare(Trials):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep(Trials):
+class Sweep(TrialOptions):
     """How accurate a network can be for what it costs: one method, or more, over several budgets.
 
     With the extra sweep, the trials are kept in an Optuna study: several processes, on one machine

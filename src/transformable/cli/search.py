@@ -1,5 +1,6 @@
 """What ``tas search`` does."""
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from ..costing.cost import macs, params
 from ..data import Dataset
 from ..networks.weights import load_weights
 from ..presets import quick
+from ..report.formatting import duration
 from ..runs.run_folder import Run
 from ..searching.derive import check_possible
+from ..searching.dry_run import estimate_search
 from ..searching.search import Searched, split_in_halves
 from ..searching.search import search as search_sizes
 from ..settings import plain_values
@@ -22,7 +25,6 @@ from ..tracing.space import Space
 from ..training.session import Session
 from ..training.train import check_steps
 from ..training.train import train as train_network
-from .dry_run import dry_run
 from .jobs import (
     blueprint_of,
     load_data_and_model,
@@ -50,7 +52,7 @@ def search(options: Search, command: str) -> Outcome | None:
     for half in split_in_halves(dataset.train, options.seed):
         check_steps(half, options.batch_size, options.devices)
     if options.dry_run:
-        return dry_run(options, model, dataset, space, budget, session)
+        return _dry_run(options, model, dataset, space, budget, session)
 
     def work(folder: Path, run: Run | None) -> dict[str, Any]:
         with started(session, run) as running:
@@ -145,3 +147,52 @@ def _pretrain(options: Search, model: nn.Module, dataset: Dataset, session: Sess
     _, folder = session.once("pretrained", settings, work)
     if folder is not None:
         load_weights(model, folder / "model.safetensors")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DryRunOutcome(Outcome):
+    """What there is to search, and the time and memory that the search would take."""
+
+    def show(self) -> Group:
+        seen, target = self.result, self.result["target"]
+        metric = target["metric"]
+        rows = (
+            ("shapes", f"{seen['shapes']} ({seen['layers']} layers, {seen['stages']} stages)"),
+            (f"full {metric}", f"{seen['full_' + metric]:,}"),
+            (f"smallest {metric}", f"{seen['smallest_' + metric]:,}"),
+            (f"target {metric}", f"{target['low']:,} to {target['high']:,}"),
+            ("steps", f"{seen['steps']:,} of {seen['seconds_per_step']:.2f} s"),
+            ("time", f"about {duration(seen['seconds'])}"),
+            ("memory", f"about {seen['memory_bytes'] / 2**20:,.0f} MiB"),
+        )
+        return self.table(rows)
+
+
+def _dry_run(
+    options: Search,
+    model: nn.Module,
+    dataset: Dataset,
+    space: Space,
+    budget: Budget,
+    session: Session,
+) -> DryRunOutcome:
+    """Do a few steps of the search, and estimate the whole from them."""
+    seen = estimate_search(model, dataset, budget, options, space=space, fabric=session.fabric)
+    seconds = seen.steps * seen.seconds_per_step
+    if not options.weights:
+        # a plain step takes about half as long
+        plain = dataset.train.steps(options.batch_size) * options.pretrain_epochs
+        seconds += plain * seen.seconds_per_step / 2
+    result = {
+        "shapes": f"10^{math.log10(space.count):.1f}",
+        "layers": len(space.widths),
+        "stages": len(space.depths),
+        f"smallest_{budget.metric}": budget.cost(space, space.smallest),
+        f"full_{budget.metric}": budget.cost(space, space.full),
+        "target": budget.target(),
+        "steps": seen.steps,
+        "seconds_per_step": seen.seconds_per_step,
+        "seconds": seconds,
+        "memory_bytes": seen.memory,
+    }
+    return DryRunOutcome(title=f"{options.model} on {options.data}: a search", result=result)

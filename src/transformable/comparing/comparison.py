@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,9 +37,12 @@ class Comparison:
         folder = self.folder / trial.name
         return all((folder / name / "result.json").exists() for name in self.transfers)
 
-    def rows(self) -> list[dict[str, Any]]:
-        """One row for each run, with its state so far."""
-        return [row for trial in self.trials for row in self.rows_of(trial)]
+    def rows(
+        self, known: Mapping[Trial, list[dict[str, Any]]] | None = None
+    ) -> list[dict[str, Any]]:
+        """One row for each run, with its state so far; ``known`` are rows of trials that ended."""
+        ended = {t: rows for t, rows in (known or {}).items() if t not in self.running}
+        return [row for trial in self.trials for row in (ended.get(trial) or self.rows_of(trial))]
 
     def rows_of(self, trial: Trial) -> list[dict[str, Any]]:
         """The rows of one trial: one for each kind of transfer."""

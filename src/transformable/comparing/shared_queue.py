@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ..runs.run_folder import flat_settings
+from ..runs.run_folder import first_difference, flat_settings
 from .trials import Trial
 
 if TYPE_CHECKING:
@@ -65,18 +65,12 @@ class SharedQueue:
         self._wanted = tuple(trials)
         self._taken: dict[Trial, optuna.Trial] = {}
         self._last_heartbeat = 0.0
-        self._claim(name, settings)
-
-    def _claim(self, study: str, settings: Mapping[str, Any]) -> None:
-        """Refuse a study that belongs to other settings."""
         mine = flat_settings(settings)
-        theirs = self._study.user_attrs.setdefault("settings", mine)
-        for name in {**mine, **theirs}:
-            if mine.get(name) != theirs.get(name):
-                raise ValueError(
-                    f"study {study!r} belongs to another sweep: {name} is {theirs.get(name)} "
-                    f"there and {mine.get(name)} here; choose another --study or --storage"
-                )
+        if difference := first_difference(self._study.user_attrs.get("settings", mine), mine):
+            raise ValueError(
+                f"study {name!r} belongs to another sweep: {difference}; "
+                "choose another --study or --storage"
+            )
         self._study.set_user_attr("settings", mine)
 
     def enqueue_missing(self) -> None:
