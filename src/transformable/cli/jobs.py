@@ -1,4 +1,4 @@
-"""From the options of a command to the objects that do the work."""
+"""Make what a command works with from its options: session, dataset, network, pruning job."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -148,7 +148,7 @@ def make_job(
 
 
 def blueprint_of(options: Train | Distill | Search | PruningOptions, info: Info) -> Blueprint:
-    """How the network of a run is built again."""
+    """The blueprint from which the network of a run can be built again."""
     return Blueprint(
         model=absolute_spec(options.model),
         num_classes=info.num_classes,
@@ -188,7 +188,7 @@ def load_trained(model: nn.Module, name: str, given: str) -> None:
 
 
 def absolute_spec(spec: str) -> str:
-    """A factory by a path that does not depend on where the command is run.
+    """A path.py:function with an absolute path, so that it is found from any working folder.
 
     >>> absolute_spec("resnet20")
     'resnet20'

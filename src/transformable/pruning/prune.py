@@ -32,7 +32,7 @@ __all__ = ["Pruned", "prune", "run_job"]
 
 @dataclass(frozen=True, kw_only=True)
 class Pruned:
-    """A network made smaller."""
+    """The result of ``prune``."""
 
     model: nn.Module
     """The small network, trained: an ordinary module in evaluation mode."""
@@ -146,7 +146,7 @@ def prune(
 
 
 def _digests(model: nn.Module, data: Dataset, space: Space) -> dict[str, str]:
-    """What settings cannot say of a call: which network, which images and which sizes it had."""
+    """Hashes of the network, the images and the sizes, which settings alone do not identify."""
     images, labels = next(iter(data.test.ordered(min(100, len(data.test)))))
     seen = b"".join(t.contiguous().numpy().tobytes() for t in (data.train.labels, images, labels))
     sizes = json.dumps([dict(space.widths), dict(space.depths)]).encode()

@@ -52,7 +52,7 @@ def train_teacher(job: PruningJob, session: Session, *, wait: bool = False) -> d
 
 
 def apply_method(job: PruningJob, session: Session) -> tuple[MethodResult, float]:
-    """The small network that the method makes of the teacher, and the seconds that it took."""
+    """Prune the teacher: returns the small network of the method, and the seconds that it took."""
     session = session.titled("2/3 search")
     settings = job.settings(method=job.method_name, search=job.searching)
     made: list[MethodResult] = []
@@ -117,7 +117,7 @@ def _timed_method(job: PruningJob, session: Session) -> tuple[MethodResult, floa
 def train_student(
     job: PruningJob, found: MethodResult, session: Session
 ) -> tuple[nn.Module, dict[str, Any]]:
-    """The small network, trained, and its scores and cost."""
+    """Train the small network; returns it, and its scores and cost."""
     student = _initial_student(job, found, session.seed)
 
     def work(session: Session) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def train_student(
 
 
 def blueprint_of(job: PruningJob, found: MethodResult) -> Blueprint:
-    """How the small network is built again; one with measured cost has layers of its own."""
+    """The blueprint of the small network; one with measured cost has layers of its own."""
     return job.blueprint if found.restore_budget is None else replace(job.blueprint, model=None)
 
 
