@@ -1,6 +1,7 @@
 """The command as a person meets it: what it prints, and how it ends."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from transformable.cli import report
 from transformable.cli.entry import COMMANDS, main
+from transformable.cli.outcome import Outcome
 from transformable.cli.progress_bar import ProgressBar
 
 NET = """
@@ -80,6 +83,16 @@ def test_a_finished_run_is_shown_again(here: Path, capsys: pytest.CaptureFixture
     assert main([*TRAIN, "--out=run", "--json"]) == 0
     assert capsys.readouterr().out == first
     assert {path: path.stat().st_mtime_ns for path in (here / "run").glob("[a-z]*")} == before
+
+
+def test_json_has_no_number_that_is_not_finite(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = {"loss": math.nan, "rows": [{"accuracy": 0.5, "latency_ms": math.inf}]}
+    monkeypatch.setattr(report, "report", lambda *_: Outcome(title="", result=found))
+    assert main(["report", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == {"loss": None, "rows": [{"accuracy": 0.5, "latency_ms": None}]}
 
 
 def test_a_table_for_a_person(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformable.cli.config_file import read_config
-from transformable.cli.options import Common, Train
+from transformable.cli.options import RunOptions, Train
 from transformable.cli.parsing import parse
 from transformable.cli.pruning_options import Prune
 from transformable.cli.query_options import Evaluate
@@ -54,7 +54,7 @@ def test_impossible_values_are_named(values: dict[str, object], message: str) ->
         ("model = 20", "model must be text, not 20"),
         ("data_dir = 1", "data_dir must be text, not 1"),
         ("precision = 32", "precision must be text, not 32"),
-        ('preset = "slow"', "preset must be one of quick, paper, not 'slow'"),
+        ('preset = "slow"', "preset must be one of quick, trained, paper, not 'slow'"),
         ("batch_size = 0", "batch_size must be at least 1, not 0"),
         ("epochs = ", "is not TOML: Invalid value"),
     ],
@@ -190,8 +190,8 @@ def test_the_config_of_a_run_can_be_given_again(tmp_path: Path) -> None:
 
 
 def test_default_folders_differ_by_seed() -> None:
-    assert Common(seed=1).folder() == Path("runs/resnet20-digits-seed1")
-    assert Common(seed=1).folder("prune-") == Path("runs/prune-resnet20-digits-seed1")
+    assert RunOptions(seed=1).folder() == Path("runs/resnet20-digits-seed1")
+    assert RunOptions(seed=1).folder("prune-") == Path("runs/prune-resnet20-digits-seed1")
 
 
 def test_with_a_teacher_the_settings_are_those_of_a_trained_network() -> None:

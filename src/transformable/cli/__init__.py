@@ -1,4 +1,4 @@
-"""The command line; the only part that knows the parser, tables for a terminal, and arguments."""
+"""The command line; only this package uses tyro and rich."""
 
 from .entry import main
 

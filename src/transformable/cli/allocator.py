@@ -1,4 +1,4 @@
-"""The memory allocator of the process of a command, set for training on a CPU."""
+"""Set the memory allocator of the process for training on a CPU."""
 
 import ctypes
 import os
@@ -13,11 +13,11 @@ GLIBC = {-1: 2**31 - 1, -3: 2**25}
 def keep_memory() -> None:
     """Let glibc keep the large blocks that are freed, instead of returning them to the system.
 
-    Otherwise the next step has to be given every page again: a tenth of its time on a CPU. This
-    changes the whole process, so only commands do it, never the library.
+    Otherwise the next step has to request every page again, which takes a tenth of its time on a
+    CPU. This changes the whole process, so only commands do it, never the library.
     """
-    theirs = any(name.startswith("MALLOC_") for name in os.environ)
-    if platform.libc_ver()[0] == "glibc" and not theirs:
+    set_by_user = any(name.startswith("MALLOC_") for name in os.environ)
+    if platform.libc_ver()[0] == "glibc" and not set_by_user:
         allocator = ctypes.CDLL(None)
         for option, value in GLIBC.items():
             allocator.mallopt(option, value)

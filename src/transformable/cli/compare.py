@@ -1,16 +1,16 @@
-"""What ``tas compare`` does, and what it has in common with ``tas sweep``."""
+"""What ``tas compare`` does; ``tas sweep`` uses most of it."""
 
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.text import Text
 
 from .. import data
 from ..comparing.comparison import Comparison
@@ -30,61 +30,56 @@ from .jobs import load_trained, make_job, make_session, trace_space
 from .options import MAY_DIFFER
 from .outcome import Outcome
 from .progress_bar import progress_bar
-from .pruning_options import Compare, Trials, split
-from .results_table import results_table
+from .pruning_options import Compare, TrialOptions, split
+from .results_table import COMPARISON_FILES, results_table
 
-__all__ = ["Compared", "compare", "plan_comparison", "print_trial", "run_here", "shared_teacher"]
-__all__ += ["table_of", "work"]
-
-FILES = {"report": "report.html", "table": "results.md", "runs": "results.csv"}
+__all__ = [
+    "CompareOutcome",
+    "compare",
+    "execute_trial",
+    "live_table",
+    "plan_comparison",
+    "print_trial",
+    "run_comparison",
+    "train_shared_teacher",
+]
 
 
 def compare(options: Compare, command: str) -> Outcome:
-    """Run the trials that are not done, and report all."""
-    result = run_here(options, [options.budget], options.folder("compare-"), command)
-    return Compared.of(options, result)
+    """Run the trials that are not done yet, and report all of them."""
+    return run_comparison(options, [options.budget], options.folder("compare-"), command)
 
 
-def run_here(options: Trials, budgets: Sequence[str], folder: Path, command: str) -> dict[str, Any]:
-    """Run the trials of a folder that are not done, all in this process's children."""
+def run_comparison(
+    options: TrialOptions, budgets: Sequence[str], folder: Path, command: str
+) -> Outcome:
+    """Run the trials of a folder that are not done yet, without the help of other commands."""
     with Run.open(folder, options.settings(), may_differ=MAY_DIFFER | options.may_grow) as run:
         comparison = plan_comparison(options, budgets, folder, command)
         run.start()
-        shared_teacher(options, comparison, run)
+        train_shared_teacher(options, comparison, run)
         left = iter([trial for trial in comparison.trials if not comparison.is_done(trial)])
-        with table_of(comparison, comparison.rows) as draw:
-            comparison.run(
-                work,
-                options,
-                lambda: next(left, None),
-                lambda trial, reason: print_trial(comparison, trial, reason),
-                draw,
-            )
-        return comparison.conclude(comparison.rows())
+        finished = partial(print_trial, comparison)
+        with live_table(comparison, comparison.rows) as draw:
+            comparison.run(execute_trial, options, lambda: next(left, None), finished, draw)
+        return CompareOutcome.of(options, comparison.conclude(comparison.rows()))
 
 
-def work(options: Trials, trial: Trial, folder: Path) -> None:
-    """One trial, in a process of its own."""
-    session = make_session(options, seed=trial.seed)
-    session = replace(session, progress=StatusFile(Logs(folder.parent, trial)))
-    job = make_job(
-        options,
-        folder.parent,
-        method=trial.method,
-        budget=trial.budget,
-        seed=trial.seed,
-        export=options.export,
-    )
-    teacher = folder.parent / "teacher"
-    load_weights(job.model, teacher / "model.safetensors")
+def execute_trial(options: TrialOptions, trial: Trial, folder: Path) -> None:
+    """Run one trial in its own process; ``folder`` is that of the trial."""
+    out = folder.parent
+    status = StatusFile(Logs(out, trial))
+    session = replace(make_session(options), seed=trial.seed, progress=status)
+    job = make_job(options, out, trial)
+    load_weights(job.model, out / "teacher" / "model.safetensors")
     job.model.eval()
-    run_trial(job, options.transfers(), teacher, folder, session)
+    run_trial(job, options.transfers(), out / "teacher", folder, session)
 
 
 def plan_comparison(
-    options: Trials, budgets: Sequence[str], folder: Path, command: str
+    options: TrialOptions, budgets: Sequence[str], folder: Path, command: str
 ) -> Comparison:
-    """The trials of the options; what cannot be done is refused before anything is computed."""
+    """The trials that the options ask for; bad input is refused before anything is computed."""
     methods = split(options.methods)
     for method in methods:
         load_method(method)
@@ -119,25 +114,24 @@ def plan_comparison(
     )
 
 
-def shared_teacher(
-    options: Trials, comparison: Comparison, run: Run, *, wait: bool = False
+def train_shared_teacher(
+    options: TrialOptions, comparison: Comparison, run: Run, *, wait: bool = False
 ) -> None:
     """Train the one teacher; if another process is training it, that is refused, or waited for."""
     if (comparison.folder / "teacher" / "result.json").is_file():
         return
-    session, first = make_session(options), comparison.trials[0]
-    job = make_job(options, comparison.folder, method=first.method, budget=first.budget)
-    for settings in (options.train, options.search, options.student):
-        check_steps(job.dataset.train, settings.batch_size, 1)
+    session = make_session(options)
+    job = make_job(options, comparison.folder, comparison.trials[0])
+    check_steps(job.dataset.train, options.train.batch_size, 1)
     with progress_bar() as bar:
         train_teacher(job, replace(session, run=run, progress=bar), wait=wait)
 
 
 @contextmanager
-def table_of(
+def live_table(
     comparison: Comparison, rows: Callable[[], list[dict[str, Any]]]
 ) -> Iterator[Callable[[], None]]:
-    """A table that each call draws anew, if there is a terminal to draw it on."""
+    """A table of the rows on the terminal, if there is one; calling the result draws it again."""
     console = Console(stderr=True)
     teacher = comparison.teacher(rows())
     try:
@@ -151,7 +145,7 @@ def table_of(
 
 
 def print_trial(comparison: Comparison, trial: Trial, reason: str | None) -> None:
-    """A line about a trial that has ended, for a log."""
+    """Print a line about a trial that has ended."""
     words = f"failed: {reason}"
     if reason is None:
         scores = (f"{r['transfer']} {r['accuracy']:.2%}" for r in comparison.rows_of(trial))
@@ -160,11 +154,11 @@ def print_trial(comparison: Comparison, trial: Trial, reason: str | None) -> Non
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared(Outcome):
-    """The table, and where everything is."""
+class CompareOutcome(Outcome):
+    """The results of the trials as a table, and the files that hold them."""
 
     def show(self) -> Group:
         out = Path(self.result["out"])
         table = results_table(self.result["rows"], self.result["teacher"])
-        lines = [f"{name}: {out / file}" for name, file in FILES.items()]
-        return Group(self.title, table, *(Text(line) for line in lines))
+        lines = [f"{name}: {out / file}" for name, file in COMPARISON_FILES.items()]
+        return self.page(table, *lines)

@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_origin
+from typing import Any, TypeVar
 
 import cattrs
 from cattrs.errors import ClassValidationError, ForbiddenExtraKeysError
@@ -39,7 +39,8 @@ def read_config(path: str | Path, base: T) -> T:
 
 
 def _merged(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """
+    """The values of ``base``, replaced by the given ones also inside of sections.
+
     >>> _merged({"seed": 0, "search": {"lr": 0.1, "epochs": 5}}, {"search": {"lr": 0.2}})
     {'seed': 0, 'search': {'lr': 0.2, 'epochs': 5}}
     """
@@ -53,28 +54,20 @@ def _merged(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]
 
 @functools.cache
 def _converter() -> cattrs.Converter:
-    """One that takes only what has the right type: cattrs alone would turn "3" into 3."""
+    """A converter that checks types: cattrs alone would turn "3" into 3."""
     converter = cattrs.Converter(forbid_extra_keys=True)
-    accepted: dict[type, tuple[type, ...]] = {
-        int: (int,),
-        float: (int, float),
-        str: (str,),
-        bool: (bool,),
-    }
-    for kind, kinds in accepted.items():
-        converter.register_structure_hook(kind, _only(kind, kinds))
-    converter.register_structure_hook(str | None, _only(str, (str,)))
-    converter.register_structure_hook(int | None, _only(int, (int,)))
+    for kind in (int, float, str, bool):
+        converter.register_structure_hook(kind, _only(kind))
+    converter.register_structure_hook(str | None, _only(str))
+    converter.register_structure_hook(int | None, _only(int))
     # the options know their choices and name them in their own message
-    converter.register_structure_hook_func(_is_literal, _only(str, (str,)))
+    converter.register_structure_hook_func(lambda kind: "Literal" in str(kind), _only(str))
     return converter
 
 
-def _is_literal(kind: Any) -> bool:
-    return get_origin(kind) is Literal or "Literal" in str(kind)
+def _only(kind: type) -> Any:
+    accepted = (int, float) if kind is float else kind
 
-
-def _only(kind: type, accepted: tuple[type, ...]) -> Any:
     def structure(value: Any, _: Any) -> Any:
         # a bool is an int for Python, not for a person who writes a config
         if isinstance(value, accepted) and (kind is bool or not isinstance(value, bool)):
@@ -87,6 +80,7 @@ def _only(kind: type, accepted: tuple[type, ...]) -> Any:
 def _reason(
     error: ClassValidationError, given: Mapping[str, Any], base: Any, prefix: str = ""
 ) -> str:
+    """The first thing that is wrong with the given values; ``prefix`` names their section."""
     first = error.exceptions[0]
     if isinstance(first, ForbiddenExtraKeysError):
         key = next(key for key in given if key in first.extra_fields)

@@ -11,8 +11,10 @@ from .. import data
 from ..costing.cost import LayerCost, layer_costs, with_norms
 from ..costing.published import find, published
 from ..networks.build import build_network
+from ..settings import Residual
 from ..shape import Shape
 from ..tracing.space import Space
+from .outcome import Outcome
 from .query_options import Cost
 
 __all__ = ["cost"]
@@ -21,27 +23,19 @@ COMPACT: dict[str, Any] = {"box": SIMPLE, "collapse_padding": True, "pad_edge": 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Costs:
-    """The layers of a network and their sums."""
+class CostOutcome(Outcome):
+    """The cost of each layer of a network, and the total."""
 
-    title: str
     rows: list[LayerCost]
-    about: dict[str, Any]
-
-    @property
-    def result(self) -> dict[str, Any]:
-        total = {"macs": sum(r.macs for r in self.rows), "params": sum(r.params for r in self.rows)}
-        return {**total, **self.about, "layers": [asdict(row) for row in self.rows]}
 
     def show(self) -> Table:
         table = Table(title=self.title, title_justify="left", show_footer=True, **COMPACT)
-        total, result = "total", self.result
-        table.add_column("layer", total, overflow="fold")
+        table.add_column("layer", "total", overflow="fold")
         table.add_column("kernel")
         for name in ("in", "out", "size"):
             table.add_column(name, justify="right")
-        table.add_column("MACs", f"{result['macs']:,}", justify="right")
-        table.add_column("params", f"{result['params']:,}", justify="right")
+        table.add_column("MACs", f"{self.result['macs']:,}", justify="right")
+        table.add_column("params", f"{self.result['params']:,}", justify="right")
         table.add_column("share", "100.0 %", justify="right")
         for row in with_norms(self.rows):
             table.add_row(
@@ -52,22 +46,17 @@ class Costs:
                 "x".join(map(str, row.size)) if prod(row.size) > 1 else "",
                 f"{row.macs:,}",
                 f"{row.params:,}",
-                f"{row.macs / max(1, result['macs']):.1%}".replace("%", " %"),
+                f"{row.macs / max(1, self.result['macs']):.1%}".replace("%", " %"),
             )
         return table
 
 
 @dataclass(frozen=True, kw_only=True)
-class Catalogue:
-    """The published networks."""
-
-    @property
-    def result(self) -> dict[str, Any]:
-        return {"published": [asdict(network) for network in published()]}
+class PublishedOutcome(Outcome):
+    """The networks that the paper's authors have published."""
 
     def show(self) -> Table:
-        title = "networks published by the paper's authors; accuracies are the paper's"
-        table = Table(title=title, title_justify="left", **COMPACT)
+        table = Table(title=self.title, title_justify="left", **COMPACT)
         for name in ("name", "network", "dataset"):
             table.add_column(name, overflow="fold")
         for name in ("MACs", "params", "accuracy"):
@@ -85,15 +74,16 @@ class Catalogue:
         return table
 
 
-def cost(options: Cost, command: str) -> Costs | Catalogue:
+def cost(options: Cost, command: str) -> Outcome:
     """Count the MACs and parameters of a network."""
     if options.published == "list":
-        return Catalogue()
+        title = "networks published by the paper's authors; accuracies are the paper's"
+        result = {"published": [asdict(network) for network in published()]}
+        return PublishedOutcome(title=title, result=result)
     if options.published is not None:
         network = find(options.published)
-        space = _space(
-            network.network, network.input_shape, network.num_classes, options, "project"
-        )
+        sizes = network.input_shape, network.num_classes
+        space = _space(network.network, *sizes, options, "project")
         return _costs(network.id, space, network.shape(space))
     input_shape, classes = _sizes(options)
     space = _space(options.model, input_shape, classes, options, "pad")
@@ -103,26 +93,32 @@ def cost(options: Cost, command: str) -> Costs | Catalogue:
 
 
 def _sizes(options: Cost) -> tuple[tuple[int, int, int], int]:
-    if options.size is not None and options.num_classes is not None:
-        return (3, options.size, options.size), options.num_classes
+    """The size of an image and the number of classes."""
+    shape = None if options.size is None else (3, options.size, options.size)
+    if shape is not None and options.num_classes is not None:
+        return shape, options.num_classes
     info = data.info(options.data, options.data_dir)
-    shape = info.input_shape if options.size is None else (3, options.size, options.size)
-    return shape, info.num_classes if options.num_classes is None else options.num_classes
+    return shape or info.input_shape, options.num_classes or info.num_classes
 
 
 def _space(
-    model: str, input_shape: tuple[int, int, int], classes: int, options: Cost, residual: Any
+    model: str, input_shape: tuple[int, int, int], classes: int, options: Cost, auto: Residual
 ) -> Space:
+    """The sizes of a network; ``auto`` is the value that --residual auto stands for."""
     network = build_network(model, num_classes=classes, in_channels=input_shape[0])
-    chosen = residual if options.residual == "auto" else options.residual
-    return Space.trace(network, input_shape, residual=chosen)
+    residual = auto if options.residual == "auto" else options.residual
+    return Space.trace(network, input_shape, residual=residual)
 
 
-def _costs(title: str, space: Space, shape: Shape) -> Costs:
-    about = {
+def _costs(title: str, space: Space, shape: Shape) -> CostOutcome:
+    rows = layer_costs(space, shape)
+    result = {
+        "macs": sum(row.macs for row in rows),
+        "params": sum(row.params for row in rows),
         "input_shape": space.input_shape,
         "residual": space.residual,
         "shape": shape.to_dict(),
         "fixed": space.fixed,
+        "layers": [asdict(row) for row in rows],
     }
-    return Costs(title=title, rows=layer_costs(space, shape), about=about)
+    return CostOutcome(title=title, result=result, rows=rows)

@@ -1,6 +1,5 @@
 """What ``tas distill`` does."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,6 @@ from torch import nn
 
 from ..costing.cost import macs, params
 from ..data import Info
-from ..networks.blueprint import BLUEPRINT_FILE
 from ..networks.build import build_for_dataset
 from ..networks.load import load
 from ..runs.run_folder import Run
@@ -17,10 +15,9 @@ from ..training.checks import check_teacher
 from ..training.distill import distill as distill_network
 from ..training.distill import student_network
 from ..training.train import check_steps
-from .jobs import blueprint_of, load_data, load_trained, make_model, make_session, run_once
+from .jobs import blueprint_of, load_data_and_model, load_trained, make_session, run_once, started
 from .options import Distill
 from .outcome import Outcome
-from .progress_bar import progress_bar
 from .train import kept_shape, training_result
 
 __all__ = ["distill"]
@@ -33,8 +30,8 @@ def distill(options: Distill, command: str) -> Outcome | None:
 
 
 def _distill(options: Distill, folder: Path, run: Run | None) -> dict[str, Any]:
-    session, dataset = make_session(options), load_data(options)
-    model = make_model(options, dataset.info)
+    session = make_session(options)
+    dataset, model = load_data_and_model(options)
     shape = kept_shape(folder, options.shape)
     if shape is None:
         raise ValueError("give the shape of the small network: --shape FILE")
@@ -46,13 +43,7 @@ def _distill(options: Distill, folder: Path, run: Run | None) -> dict[str, Any]:
     if teacher is not None:
         check_teacher(teacher, dataset.info)
     check_steps(dataset.train, options.batch_size, options.devices)
-    if run is not None:
-        run.start()
-        run.save_text("shape.json", shape.to_json() + "\n")
-        run.save_text(BLUEPRINT_FILE, blueprint_of(options, dataset.info).to_json())
-    session.fabric.launch()
-    with progress_bar() as bar:
-        session = replace(session, run=run, progress=bar)
+    with started(session, run, blueprint_of(options, dataset.info).files(shape)) as session:
         trained = distill_network(student, dataset, options, session, teacher=teacher)
     cost = {"macs": macs(space, shape), "params": params(space, shape)}
     return {**training_result(options, trained, cost), "transfer": options.transfer}

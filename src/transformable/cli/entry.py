@@ -1,4 +1,4 @@
-"""The command ``tas``: reads the arguments, calls the command, shows what came out.
+"""The command ``tas``: reads the arguments, calls the command, prints its result.
 
 Nothing here imports torch: a command's own module is imported when the command is called.
 """
@@ -14,10 +14,12 @@ import sys
 import traceback
 from collections.abc import Sequence
 from types import FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
-__all__ = ["COMMANDS", "Outcome", "main"]
+if TYPE_CHECKING:
+    from .outcome import Outcome
 
+__all__ = ["COMMANDS", "is_first_process", "main"]
 
 COMMANDS = {
     "prune": "make a network smaller: train, search, distil, export, report",
@@ -36,39 +38,26 @@ COMMANDS = {
 processes of a job but the first return None."""
 
 
-class Outcome(Protocol):
-    """What a command returns."""
-
-    @property
-    def result(self) -> dict[str, Any]:
-        """What --json prints."""
-        ...
-
-    def show(self) -> Any:
-        """What a person sees: something that rich can print."""
-        ...
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 if it worked, 2 for bad input, 130 if it was interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    # until a command has something to save, SIGTERM is what Ctrl-C is
+    # until a command has something to save, SIGTERM does the same as Ctrl-C
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         return _run(arguments)
     except BrokenPipeError:
-        # whoever read our output has seen enough; nothing may be written to it at exit either
+        # the reader of the output has closed it; nothing may be written to it at exit either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, OSError) as error:
         if "--debug" in arguments:
             traceback.print_exc()
-        if _first_process():
+        if is_first_process():
             print(f"tas: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as interrupt:
         # the other processes leave with 0, or the first one would be killed while it still saves
-        if not _first_process():
+        if not is_first_process():
             return 0
         done = f", {interrupt}" if str(interrupt) else ""
         print(f"tas: interrupted{done}", file=sys.stderr)
@@ -107,11 +96,10 @@ def _run(arguments: list[str]) -> int:
     return 0
 
 
-def _print(outcome: Outcome, *, as_json: bool) -> None:
+def _print(outcome: "Outcome", *, as_json: bool) -> None:
     if as_json:
         # JSON has no NaN
-        finite = {k: v if _finite(v) else None for k, v in outcome.result.items()}
-        print(json.dumps(finite), flush=True)
+        print(json.dumps(_finite(outcome.result)), flush=True)
         return
     from rich.console import Console
 
@@ -119,8 +107,13 @@ def _print(outcome: Outcome, *, as_json: bool) -> None:
     Console(width=None if sys.stdout.isatty() else 120).print(outcome.show())
 
 
-def _finite(value: object) -> bool:
-    return not isinstance(value, float) or math.isfinite(value)
+def _finite(value: object) -> object:
+    """The value with None for each number in it that is not finite."""
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _help() -> str:
@@ -136,8 +129,8 @@ tas COMMAND --help lists the options. Their values come from the preset, then th
 the command line. The same command on the same run folder goes on where it stopped."""
 
 
-def _first_process() -> bool:
-    """With several devices, only the first process speaks."""
+def is_first_process() -> bool:
+    """Whether this process has the run folder and prints; with several devices, only one does."""
     return os.environ.get("LOCAL_RANK", "0") == "0"
 
 

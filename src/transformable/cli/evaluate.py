@@ -6,13 +6,12 @@ from typing import Any
 import torch
 
 from ..networks.build import build_for_dataset
-from ..networks.load import load, network_folder
+from ..networks.load import network_folder
 from ..networks.weights import load_weights
 from ..runs.run_folder import read_settings
-from ..training.checks import check_outputs
 from ..training.devices import make_fabric
 from ..training.evaluate import evaluate as evaluate_model
-from .jobs import load_source
+from .jobs import load_run, load_source
 from .outcome import Outcome
 from .progress_bar import ProgressBar
 from .query_options import Evaluate
@@ -28,22 +27,15 @@ def evaluate(options: Evaluate, command: str) -> Outcome:
             raise ValueError(f"run folder {options.run} has its own weights; leave out --weights")
         source = trained_on(Path(options.run), options.data, options.data_dir)
     elif options.model is not None and options.weights is not None:
-        source = {
-            "data": options.data or "digits",
-            "data_dir": options.data_dir,
-            "model": options.model,
-        }
+        data = options.data or "digits"
+        source = {"model": options.model, "data": data, "data_dir": options.data_dir}
     else:
         raise ValueError("nothing to evaluate: give a run folder, or --model and --weights")
     if options.mean or options.std:
         source |= {"mean": options.mean, "std": options.std}
     dataset = load_source(source, download=options.download, workers=options.workers)
     if options.run is not None:
-        info = dataset.info
-        model = load(
-            options.run, None if options.model is None else build_for_dataset(options.model, info)
-        )
-        check_outputs(model, info)
+        model = load_run(Path(options.run), options.model, dataset.info)
     else:
         assert options.weights is not None
         model = build_for_dataset(source["model"], dataset.info)
@@ -52,12 +44,9 @@ def evaluate(options: Evaluate, command: str) -> Outcome:
     batches = -(-len(dataset.test) // options.batch_size)
     with ProgressBar() as bar:
         bar.start("testing", batches, 0)
+        size = options.batch_size
         scores = evaluate_model(
-            model,
-            dataset.test,
-            batch_size=options.batch_size,
-            fabric=fabric,
-            after_batch=bar.advance,
+            model, dataset.test, batch_size=size, fabric=fabric, after_batch=bar.advance
         )
     result = {name: scores[name] for name in ("accuracy", "top5", "loss", "n")}
     return Outcome(title=f"{source['model']} on {source['data']}", result=result)
@@ -66,7 +55,7 @@ def evaluate(options: Evaluate, command: str) -> Outcome:
 def trained_on(
     folder: Path, other: str | None = None, data_dir: str | None = None
 ) -> dict[str, Any]:
-    """Network, dataset and seed of a finished run; the data may be other than the run's."""
+    """The network, dataset and seed of a finished run, or another dataset if that is given."""
     settings = read_settings(network_folder(folder))
     same = other in (None, settings["data"])
     names = ("model", "validation", "seed", "mean", "std")

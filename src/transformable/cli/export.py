@@ -2,22 +2,19 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Group
 
 from ..atomic_files import write_whole
 from ..networks.blueprint import Blueprint
-from ..networks.build import build_for_dataset
 from ..networks.export import comparison_images
 from ..networks.export import export as export_network
-from ..networks.load import load, network_folder
+from ..networks.load import network_folder
 from ..networks.model_card import model_card
 from ..runs.run_folder import read_json
 from ..shape import Shape
-from ..training.checks import check_outputs
 from .evaluate import trained_on
-from .jobs import absolute_spec, load_source
+from .jobs import absolute_spec, load_run, load_source
 from .outcome import Outcome
 from .query_options import Export
 
@@ -35,40 +32,29 @@ def export(options: Export, command: str) -> Outcome:
     if options.model is not None:
         blueprint = replace(blueprint, model=absolute_spec(options.model))
     dataset = load_source(source, workers=options.workers)
-    info = dataset.info
-    model = load(folder, None if options.model is None else build_for_dataset(options.model, info))
-    check_outputs(model, info)
-    shape, out = place / "shape.json", Path(options.out) if options.out else folder / "export"
-    result = export_network(
-        model,
-        out,
-        comparison_images(dataset),
-        blueprint=blueprint,
-        shape=Shape.read(shape) if shape.is_file() else None,
-    )
+    model = load_run(folder, options.model, dataset.info)
+    path, out = place / "shape.json", Path(options.out) if options.out else folder / "export"
+    shape = Shape.read(path) if path.is_file() else None
+    images = comparison_images(dataset)
+    result = export_network(model, out, images, blueprint=blueprint, shape=shape)
+    if not (folder / "result.json").is_file():
+        raise ValueError(f"run {folder} is not finished; run its command again to go on")
     params = sum(parameter.numel() for parameter in model.parameters())
-    told = {"params": params, "macs": None, **source, **_result(folder)}
-    write_whole(out / "README.md", model_card(told, info, blueprint, result))
+    summary = {"params": params, "macs": None, **source, **read_json(folder / "result.json")}
+    write_whole(out / "README.md", model_card(summary, dataset.info, blueprint, result))
     failed = {n: why for n, why in result["left_out"].items() if "not installed" not in why}
     for name, reason in failed.items():
         raise ValueError(f"{out} has no {name}: {reason}")
-    return Exported(title=f"{source['model']} on {source['data']}", result=result)
-
-
-def _result(folder: Path) -> dict[str, Any]:
-    path = folder / "result.json"
-    if not path.is_file():
-        raise ValueError(f"run {folder} is not finished; run its command again to go on")
-    return read_json(path)
+    return ExportOutcome(title=f"{source['model']} on {source['data']}", result=result)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exported(Outcome):
-    """The files, and that they were tried."""
+class ExportOutcome(Outcome):
+    """The files that were written and checked, and those that could not be written."""
 
     def show(self) -> Group:
         result = self.result
-        return self.shown(
+        return self.table(
             ((name, f"{size:,} bytes") for name, size in result["files"].items()),
             f"{result['out']}: each computes the network's logits on {result['checked']:,} images",
             *(f"left out: {name}: {reason}" for name, reason in result["left_out"].items()),

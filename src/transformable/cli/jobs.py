@@ -1,7 +1,8 @@
-"""From the options of a command to the objects that do the work."""
+"""Make what a command works with from its options: session, dataset, network, pruning job."""
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,66 +10,92 @@ import torch
 from torch import nn
 
 from .. import data
+from ..comparing.trials import Trial
 from ..costing.budget import Budget
 from ..data import Dataset, Info
 from ..methods import load_method
 from ..networks.blueprint import BLUEPRINT_FILE, Blueprint
 from ..networks.build import build_for_dataset
+from ..networks.load import load
 from ..networks.weights import load_weights
 from ..pruning.job import PruningJob
 from ..runs.once import once
 from ..runs.run_folder import Run
 from ..tracing.space import Space
+from ..training.checks import check_outputs
 from ..training.devices import make_fabric
 from ..training.session import Session
 from .allocator import keep_memory
-from .options import MAY_DIFFER, Common, Distill, Search, Train
-from .options import Space as SpaceOptions
-from .pruning_options import Pruning
+from .entry import is_first_process
+from .options import MAY_DIFFER, Distill, RunOptions, Search, SpaceOptions, Train
+from .progress_bar import progress_bar
+from .pruning_options import Prune, PruningOptions, TrialOptions
 
-__all__ = ["absolute_spec", "blueprint_of", "first_process", "load_data", "load_source"]
-__all__ += ["load_trained", "make_job", "make_model", "make_session", "run_once", "trace_space"]
-
-
-def first_process() -> bool:
-    """With several devices, only the first process has the run folder."""
-    return os.environ.get("LOCAL_RANK", "0") == "0"
+__all__ = [
+    "absolute_spec",
+    "blueprint_of",
+    "load_data_and_model",
+    "load_run",
+    "load_source",
+    "load_trained",
+    "make_job",
+    "make_session",
+    "run_once",
+    "started",
+    "trace_space",
+]
 
 
 def run_once(
-    options: Common, prefix: str, work: Callable[[Path, Run | None], dict[str, Any]]
+    options: RunOptions, prefix: str, work: Callable[[Path, Run | None], dict[str, Any]]
 ) -> dict[str, Any] | None:
     """The result of a command, done once in its run folder; None in all processes but the first."""
-    folder = options.folder(prefix)
+    folder, first = options.folder(prefix), is_first_process()
     result = once(
-        folder if first_process() else None,
+        folder if first else None,
         options.settings(),
         lambda run: {**work(folder, run), "out": str(folder)},
         may_differ=MAY_DIFFER,
     )
-    # the folder may have been moved since
-    return {**result, "out": str(folder)} if first_process() else None
+    # the folder may have been moved since its result was written
+    return {**result, "out": str(folder)} if first else None
 
 
-def make_session(options: Common, *, seed: int | None = None) -> Session:
-    """The devices and the seed that a command works with."""
+@contextmanager
+def started(
+    session: Session, run: Run | None, files: Mapping[str, str] | None = None
+) -> Iterator[Session]:
+    """Start the run, with ``files`` in its folder, and the other processes; show a progress bar.
+
+    Yields the session to work with. The input must have been checked before.
+    """
+    if run is not None:
+        run.start(files)
+    session.fabric.launch()
+    with progress_bar() as bar:
+        yield replace(session, run=run, progress=bar)
+
+
+def make_session(options: RunOptions) -> Session:
+    """The seed and the devices that a command works with."""
     keep_memory()
     fabric = make_fabric(options.device, devices=options.devices, precision=options.precision)
-    seed = options.seed if seed is None else seed
-    return Session(seed=seed, fabric=fabric, checkpoint_seconds=options.checkpoint_seconds)
+    return Session(seed=options.seed, fabric=fabric, checkpoint_seconds=options.checkpoint_seconds)
 
 
-def load_data(options: Common) -> Dataset:
-    """The dataset of the options."""
-    return load_source(options.source(), download=options.download, workers=options.workers)
+def load_data_and_model(options: RunOptions) -> tuple[Dataset, nn.Module]:
+    """The dataset and the network of the options, with initial weights that the seed decides."""
+    dataset = load_source(options.source(), download=options.download, workers=options.workers)
+    torch.manual_seed(options.seed)
+    return dataset, build_for_dataset(options.model, dataset.info)
 
 
 def load_source(source: Mapping[str, Any], *, workers: int, download: bool = False) -> Dataset:
-    """The dataset that ``Common.source`` or the settings of a run folder describe."""
+    """The dataset that ``RunOptions.source`` or the settings of a run folder describe."""
     return data.load(
         source["data"],
         source.get("data_dir"),
-        validation=source.get("validation", Common.validation),
+        validation=source.get("validation", RunOptions.validation),
         seed=source.get("seed", 0),
         mean=source.get("mean") or None,
         std=source.get("std") or None,
@@ -77,14 +104,8 @@ def load_source(source: Mapping[str, Any], *, workers: int, download: bool = Fal
     )
 
 
-def make_model(options: Common, info: Info) -> nn.Module:
-    """The network of the options, with the initial weights that the seed decides."""
-    torch.manual_seed(options.seed)
-    return build_for_dataset(options.model, info)
-
-
 def trace_space(options: SpaceOptions, model: nn.Module, info: Info) -> Space:
-    """What may change in a network, as the options say."""
+    """The sizes that a network may have according to the options."""
     return Space.trace(
         model,
         info.input_shape,
@@ -97,53 +118,50 @@ def trace_space(options: SpaceOptions, model: nn.Module, info: Info) -> Space:
 
 
 def make_job(
-    options: Pruning,
-    folder: Path,
-    *,
-    method: str,
-    budget: str,
-    seed: int | None = None,
-    command: str = "",
-    export: bool = False,
+    options: Prune | TrialOptions, folder: Path, trial: Trial, command: str = ""
 ) -> PruningJob:
     """The job of tas prune, or of one trial; ``folder`` holds the teacher once that is trained."""
-    dataset = load_data(options)
-    model = make_model(options, dataset.info)
+    dataset, model = load_data_and_model(options)
     # once its weights are in the run folder, the file that they came from may be gone
     if options.teacher is not None and not (folder / "teacher" / "result.json").is_file():
         load_trained(model, options.model, options.teacher)
     space = trace_space(options, model, dataset.info)
-    source = options.source()
+    source = {**options.source(), "seed": trial.seed}
     if options.teacher is not None:
         source["teacher"] = options.teacher
-    if seed is not None:
-        source["seed"] = seed
     return PruningJob(
         model=model,
         trained=options.teacher is not None,
         dataset=dataset,
         space=space,
-        budget=Budget.of(budget, space, metric=options.metric, tolerance=options.tolerance),
-        method=load_method(method),
-        method_name=method,
+        budget=Budget.of(trial.budget, space, metric=options.metric, tolerance=options.tolerance),
+        method=load_method(trial.method),
+        method_name=trial.method,
         training=options.train,
         searching=options.search,
         distilling=options.student,
         blueprint=blueprint_of(options, dataset.info),
         source=source,
         command=command,
-        export=export,
+        export=options.export,
     )
 
 
-def blueprint_of(options: Train | Distill | Search | Pruning, info: Info) -> Blueprint:
-    """How the network of a run is built again."""
+def blueprint_of(options: Train | Distill | Search | PruningOptions, info: Info) -> Blueprint:
+    """The blueprint from which the network of a run can be built again."""
     return Blueprint(
         model=absolute_spec(options.model),
         num_classes=info.num_classes,
         input_shape=info.input_shape,
         residual=options.residual,
     )
+
+
+def load_run(folder: Path, model: str | None, info: Info) -> nn.Module:
+    """The trained network of a run; ``model`` names the unpruned one if its own file has moved."""
+    network = load(folder, None if model is None else build_for_dataset(model, info))
+    check_outputs(network, info)
+    return network
 
 
 def load_trained(model: nn.Module, name: str, given: str) -> None:
@@ -170,7 +188,7 @@ def load_trained(model: nn.Module, name: str, given: str) -> None:
 
 
 def absolute_spec(spec: str) -> str:
-    """A factory by a path that does not depend on where the command is run.
+    """A path.py:function with an absolute path, so that it is found from any working folder.
 
     >>> absolute_spec("resnet20")
     'resnet20'

@@ -29,12 +29,13 @@ from ..settings import (
     plain_values,
 )
 
-__all__ = ["MAY_DIFFER", "Common", "Distill", "Search", "Space", "Train", "option_names"]
+__all__ = ["MAY_DIFFER", "Distill", "RunOptions", "Search", "SpaceOptions", "Train", "option_names"]
 
 Text = Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")]
 File = Annotated[str | None, arg(metavar="FILE", help_behavior_hint="")]
 Folder = Annotated[str | None, arg(metavar="DIR", help_behavior_hint="")]
-Count = Annotated[int | None, at_least(1), arg(metavar="INT", help_behavior_hint="")]
+Whole = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
+Count = Annotated[Whole, at_least(1)]
 Numbers = Annotated[tuple[float, ...], arg(metavar="X Y Z", help_behavior_hint="")]
 List = Annotated[str, arg(metavar="A,B,..")]
 
@@ -47,8 +48,8 @@ MAY_DIFFER = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Common:
-    """What every long-running command takes."""
+class RunOptions:
+    """The options of every command that works in a run folder."""
 
     model: str = "resnet20"
     """Name of a network, or path.py:factory."""
@@ -93,7 +94,7 @@ class Common:
         check_fields(self)
 
     def settings(self) -> dict[str, Any]:
-        """What config.toml in the run folder holds."""
+        """The content of config.toml in the run folder."""
         values = {"command": type(self).__name__.lower(), **plain_values(self)}
         return {name: value for name, value in values.items() if name not in UNRECORDED}
 
@@ -116,7 +117,7 @@ class Common:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Space:
+class SpaceOptions:
     """Which sizes a network may have."""
 
     residual: Residual = "pad"
@@ -136,7 +137,7 @@ class Space:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train(Common, Training):
+class Train(RunOptions, Training):
     """Train a network and test it."""
 
     shape: File = None
@@ -146,7 +147,7 @@ class Train(Common, Training):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Distill(Common, Distilling):
+class Distill(RunOptions, Distilling):
     """Train the network of a shape with what the unpruned one has learnt."""
 
     shape: File = None
@@ -160,7 +161,7 @@ class Distill(Common, Distilling):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search(Space, Common, Searching):
+class Search(SpaceOptions, RunOptions, Searching):
     """Learn how wide each layer and how deep each stage should be for a budget."""
 
     budget: str = "0.5"

@@ -1,10 +1,10 @@
-"""What every command returns: a result, and the same as a table."""
+"""What every command returns: its result, which can be shown as a table."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -13,26 +13,32 @@ __all__ = ["Outcome"]
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """A result, and the same as a table."""
+    """The result of a command, which can be shown as a table."""
 
     title: str
     result: dict[str, Any]
+    """What --json prints."""
 
     @classmethod
-    def of(cls, options: Any, result: dict[str, Any]) -> Self:
+    def of(cls, options: Any, result: dict[str, Any], **more: Any) -> Self:
         """The outcome of a command that works on a network and a dataset."""
-        return cls(title=f"{options.model} on {options.data}", result=result)
+        return cls(title=f"{options.model} on {options.data}", result=result, **more)
 
-    def show(self) -> Group:
-        return self.shown((n.replace("_", " "), _words(n, v)) for n, v in self.result.items())
+    def show(self) -> RenderableType:
+        """What a person sees."""
+        return self.table((n.replace("_", " "), _words(n, v)) for n, v in self.result.items())
 
-    def shown(self, rows: Iterable[tuple[str, str]], *lines: str) -> Group:
+    def table(self, rows: Iterable[tuple[str, str]], *lines: str) -> Group:
         """The title, a table of two columns, and lines below it."""
         table = Table(show_header=False)
         table.add_column(style="bold")
         table.add_column(overflow="fold")
         for row in rows:
             table.add_row(*row)
+        return self.page(table, *lines)
+
+    def page(self, table: Table, *lines: str) -> Group:
+        """The title, a table, and lines below it."""
         # the title is above the table, not in it, where it would be broken at the table's width
         return Group(self.title, table, *(Text(line) for line in lines))
 

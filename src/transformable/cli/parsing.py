@@ -1,4 +1,4 @@
-"""From the words of a command line to the options of a command."""
+"""Turn the arguments of a command line into the options of a command."""
 
 import contextlib
 import io
@@ -15,7 +15,7 @@ from ..spelling import nearest
 from . import options, pruning_options, query_options
 from .config_file import read_config
 from .options import Search, option_names
-from .pruning_options import Prune, Pruning
+from .pruning_options import Prune, PruningOptions
 
 __all__ = ["options_of", "parse"]
 
@@ -54,23 +54,24 @@ def parse(name: str, kind: Any, arguments: list[str]) -> Any:
 def _base(kind: Any, arguments: list[str]) -> Any:
     """The options before the command line is applied: defaults, preset, config file."""
     base, file = kind(), _given(arguments, "config")
-    if "preset" not in {field.name for field in fields(kind)}:
-        return base if file is None else read_config(file, base)
-    # the preset, and the dataset that it depends on, may themselves stand in the config file
     named = base if file is None else read_config(file, base)
-    preset = _given(arguments, "preset") or named.preset
-    if kind is Prune and preset == base.preset and (_given(arguments, "teacher") or named.teacher):
-        preset = "trained"
+    if "preset" not in {field.name for field in fields(kind)}:
+        return named
+    # the preset, and the dataset that it depends on, may themselves stand in the config file
+    chosen = _given(arguments, "preset")
+    preset = chosen or named.preset
+    if kind is Prune and not chosen and (_given(arguments, "teacher") or named.teacher):
+        preset = "trained" if preset == base.preset else preset
     data = _given(arguments, "data") or named.data
     start = _with_preset(base, preset, data)
     return start if file is None else _expanded(read_config(file, start), start)
 
 
 def _with_preset(base: Any, preset: str, data: str) -> Any:
-    """The options with the settings of a preset: in their sections, or one set of them."""
+    """The options with the settings of a preset."""
     if preset not in TRAININGS:
         raise ValueError(f"unknown preset {preset!r}; use one of {', '.join(TRAININGS)}")
-    if isinstance(base, Pruning):
+    if isinstance(base, PruningOptions):
         sections: dict[str, Any] = {"train": TEACHERS, "search": SEARCHES, "student": STUDENTS}
         return replace(base, **{name: presets[preset](data) for name, presets in sections.items()})
     if isinstance(base, Search):
@@ -98,7 +99,7 @@ def _given(arguments: list[str], name: str) -> str | None:
 
 
 def _one_line(box: str, kind: Any) -> str:
-    """What tyro says in a box of many lines, in one."""
+    """The error message that tyro prints in a box of several lines, as one line."""
     lines = [line.strip("│ ") for line in box.splitlines()]
     # the title is in the border, or, where there is only ASCII, underlined
     body = lines[1:] if lines[0].startswith("╭") else lines[2:]

@@ -1,19 +1,18 @@
 """What ``tas prune`` does."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Group
 from rich.table import Table
-from rich.text import Text
 
+from ..comparing.trials import Trial
 from ..pruning.prune import run_job
 from ..report import write_report
 from ..runs.run_folder import Run
-from .jobs import make_job, make_session, run_once
+from .jobs import make_job, make_session, run_once, started
 from .outcome import Outcome
-from .progress_bar import progress_bar
 from .pruning_options import Prune
 
 __all__ = ["prune"]
@@ -32,25 +31,16 @@ def prune(options: Prune, command: str) -> Outcome | None:
 
 def _prune(options: Prune, folder: Path, command: str, run: Run | None) -> dict[str, Any]:
     session = make_session(options)
-    job = make_job(
-        options,
-        folder,
-        method=options.method,
-        budget=options.budget,
-        command=command,
-        export=options.export,
-    )
+    trial = Trial(method=options.method, budget=options.budget, seed=options.seed)
+    job = make_job(options, folder, trial, command)
     job.check(session)
-    if run is not None:
-        run.start()
-    session.fabric.launch()
-    with progress_bar() as bar:
-        return run_job(job, replace(session, run=run, progress=bar)).summary
+    with started(session, run) as session:
+        return run_job(job, session).summary
 
 
 @dataclass(frozen=True, kw_only=True)
 class PruneOutcome(Outcome):
-    """Before, after and change; then the budget, the speed, and where everything is."""
+    """The numbers of both networks as a table, then the budget, the speed and the files."""
 
     def show(self) -> Group:
         before, after = self.result["before"], self.result["after"]
@@ -59,12 +49,8 @@ class PruneOutcome(Outcome):
         for name in ("before", "after", "change"):
             table.add_column(name, justify="right")
         change = 100 * (after["accuracy"] - before["accuracy"])
-        table.add_row(
-            "accuracy",
-            f"{before['accuracy']:.2%}",
-            f"{after['accuracy']:.2%}",
-            f"{change:+.2f} points",
-        )
+        shares = (f"{side['accuracy']:.2%}" for side in (before, after))
+        table.add_row("accuracy", *shares, f"{change:+.2f} points")
         for name, key, form in (
             ("MACs", "macs", "{:,}"),
             ("params", "params", "{:,}"),
@@ -73,13 +59,13 @@ class PruneOutcome(Outcome):
         ):
             a, b = before[key], after[key]
             table.add_row(name, form.format(a), form.format(b), f"{b / a - 1:+.1%}")
-        target = self.result["target"]
-        out = Path(self.result["out"])
+        target, out = self.result["target"], Path(self.result["out"])
+        threads = self.result["environment"]["threads"]
+        how = f"median at batch 1 in PyTorch (threads: {threads})"
         lines = [
             f"budget: {target['low']:,} to {target['high']:,} {target['metric']}",
-            f"latency: median at batch 1 in PyTorch (threads: "
-            f"{self.result['environment']['threads']}). {self.result['faster']}",
+            f"latency: {how}. {self.result['faster']}",
             f"network: {out / ('export' if 'export' in self.result else 'student')}",
             f"report: {out / 'report.html'}",
         ]
-        return Group(self.title, table, *(Text(line) for line in lines))
+        return self.page(table, *lines)

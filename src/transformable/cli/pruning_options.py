@@ -11,23 +11,23 @@ from tyro.conf import arg
 from ..methods import METHODS
 from ..presets import quick_search, quick_student, quick_teacher
 from ..settings import Distilling, Searching, Training, Transfer, at_least
-from .options import Common, Count, List, Space, Text
+from .options import Count, List, RunOptions, SpaceOptions, Text, Whole
 
 ALL_METHODS = ",".join(METHODS)
 
-__all__ = ["Compare", "Prune", "Pruning", "Sweep", "Trials", "split"]
+__all__ = ["Compare", "Prune", "PruningOptions", "Sweep", "TrialOptions", "split"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pruning(Space, Common):
-    """What every command takes that goes from a network to smaller, trained ones."""
+class PruningOptions(SpaceOptions, RunOptions):
+    """The options that tas prune, compare and sweep have in common."""
 
     teacher: Text = None
     """The unpruned network, trained: a run folder, or a weights file of --model (default: it is
     trained here)."""
     teacher_epochs: Count = None
     """Epochs of training the unpruned network: short for --train.epochs."""
-    search_epochs: Count = None
+    search_epochs: Whole = None
     """Epochs of the search: short for --search.epochs."""
     epochs: Count = None
     """Epochs of training the small network: short for --student.epochs."""
@@ -48,9 +48,10 @@ class Pruning(Space, Common):
     }
 
     def expanded(self, base: Self) -> Self:
-        """The short options written into their sections.
+        """The same options, with the values of the short ones written into their sections.
 
-        ``base`` are the options before: a section's own value that was given too is a conflict.
+        ``base`` are the options before the last source of values was read: a value of a section
+        that differs from them was given too, which is a conflict.
         """
         changed = self
         for short, names in self.short_for.items():
@@ -69,7 +70,7 @@ class Pruning(Space, Common):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prune(Pruning):
+class Prune(PruningOptions):
     """Make a network smaller: train it, find a smaller one, train that by distillation.
 
     Then both networks are tested and timed, and the small one is exported and explained in a
@@ -89,14 +90,14 @@ class Prune(Pruning):
     """Write the small network as safetensors, ONNX and torch.export."""
 
     short_for: ClassVar[dict[str, tuple[str, ...]]] = {
-        **Pruning.short_for,
+        **PruningOptions.short_for,
         "transfer": ("student.transfer",),
     }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trials(Pruning):
-    """What the commands take that run many trials."""
+class TrialOptions(PruningOptions):
+    """The options that tas compare and sweep have in common."""
 
     methods: List = "tas"
     """Which methods: those of tas prune --help, or path.py:function."""
@@ -110,7 +111,7 @@ class Trials(Pruning):
     """Write every small network as safetensors, ONNX and torch.export (tas export does one)."""
 
     may_grow: ClassVar[frozenset[str]] = frozenset({"methods", "seeds", "transfer", "jobs"})
-    """The options with which a folder may be asked for more."""
+    """Options that may change when a folder is continued: they ask for more trials."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -125,12 +126,12 @@ class Trials(Pruning):
                 raise ValueError(f"transfer must be some of {known}, not {name!r}")
 
     def transfers(self) -> list[Transfer]:
-        """The kinds of transfer."""
+        """The kinds of transfer that the option names, in the order none, init, kd, init+kd."""
         return [name for name in get_args(Transfer) if name in split(self.transfer)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compare(Trials):
+class Compare(TrialOptions):
     """Which method is best for a network and a budget: all on equal terms.
 
     One teacher; the small networks are trained on the same images in the same order, for the same
@@ -146,7 +147,7 @@ class Compare(Trials):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep(Trials):
+class Sweep(TrialOptions):
     """How accurate a network can be for what it costs: one method, or more, over several budgets.
 
     With the extra sweep, the trials are kept in an Optuna study: several processes, on one machine
@@ -170,7 +171,8 @@ class Sweep(Trials):
 
 
 def split(text: str) -> list[str]:
-    """
+    """The different parts of a text that is separated by commas.
+
     >>> split("pfec, fpgm,,pfec")
     ['pfec', 'fpgm']
     """

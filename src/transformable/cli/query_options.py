@@ -17,8 +17,8 @@ Residual = Literal["auto", "pad", "project", "tied"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Query:
-    """What each of these commands takes."""
+class QueryOptions:
+    """The options that all of these commands have in common."""
 
     config: File = None
     """TOML file with any of these keys."""
@@ -32,7 +32,7 @@ class Query:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export(Query):
+class Export(QueryOptions):
     """Write a trained network for use elsewhere: safetensors, ONNX and torch.export.
 
     Each file is read back and compared with the network on images of the test set.
@@ -53,7 +53,7 @@ class Export(Query):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report(Query):
+class Report(QueryOptions):
     """Explain a run of tas prune, compare or sweep: report.html, one file for a browser, and the
     same in short (summary.md, or results.md with results.csv)."""
 
@@ -62,7 +62,7 @@ class Report(Query):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(Query):
+class Evaluate(QueryOptions):
     """Accuracy on the test set: of a run folder, or of a network with a weights file."""
 
     run: Annotated[Positional[str | None], arg(metavar="RUN_DIR")] = None
@@ -93,7 +93,7 @@ class Evaluate(Query):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cost(Query):
+class Cost(QueryOptions):
     """MACs and parameters of a network, layer by layer, exact.
 
     A MAC is a multiply-accumulate of a convolution or linear layer, for one image; the bias of a

@@ -6,6 +6,7 @@ from ..report import write_comparison, write_report
 from ..runs.run_folder import read_json
 from .outcome import Outcome
 from .query_options import Report
+from .results_table import COMPARISON_FILES
 
 __all__ = ["report"]
 
@@ -21,9 +22,8 @@ def report(options: Report, command: str) -> Outcome:
     result = read_json(path) if path.is_file() else {}
     if "rows" in result:
         write_comparison(folder, result["rows"], result)
-        names = {"report": "report.html", "table": "results.md", "runs": "results.csv"}
-        result = {name: str(folder / file) for name, file in names.items()}
+        result = {name: str(folder / file) for name, file in COMPARISON_FILES.items()}
     else:
         page = write_report(folder)
         result = {"report": str(page), "summary": str(page.with_name("summary.md"))}
-    return Outcome(title=f"{options.run}", result=result)
+    return Outcome(title=options.run, result=result)

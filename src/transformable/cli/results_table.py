@@ -11,7 +11,9 @@ from ..report.comparison_results import Entry, Row, accuracy_text, average, grou
 from ..report.comparison_table import UNPRUNED, shorten
 from ..report.formatting import MISSING, count_and_share, percent
 
-__all__ = ["results_table"]
+__all__ = ["COMPARISON_FILES", "results_table"]
+
+COMPARISON_FILES = {"report": "report.html", "table": "results.md", "runs": "results.csv"}
 
 
 def results_table(rows: Sequence[Row], teacher: Mapping[str, Any] | None) -> Table:

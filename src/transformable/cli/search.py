@@ -1,5 +1,6 @@
 """What ``tas search`` does."""
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,40 +11,39 @@ from torch import nn
 from ..costing.budget import Budget
 from ..costing.cost import macs, params
 from ..data import Dataset
-from ..networks.blueprint import BLUEPRINT_FILE
 from ..networks.weights import load_weights
 from ..presets import quick
+from ..report.formatting import duration
 from ..runs.run_folder import Run
 from ..searching.derive import check_possible
+from ..searching.dry_run import estimate_search
+from ..searching.search import Searched, split_in_halves
 from ..searching.search import search as search_sizes
-from ..searching.search import split_in_halves
 from ..settings import plain_values
 from ..shape import Shape
 from ..tracing.space import Space
 from ..training.session import Session
 from ..training.train import check_steps
 from ..training.train import train as train_network
-from .dry_run import dry_run
 from .jobs import (
     blueprint_of,
-    load_data,
+    load_data_and_model,
     load_trained,
-    make_model,
     make_session,
     run_once,
+    started,
     trace_space,
 )
 from .options import Search
 from .outcome import Outcome
-from .progress_bar import progress_bar
 
 __all__ = ["search"]
 
 
 def search(options: Search, command: str) -> Outcome | None:
     """Search in a run folder; None in all processes but the first."""
-    session, dataset = make_session(options), load_data(options)
-    model = make_model(options, dataset.info)
+    session = make_session(options)
+    dataset, model = load_data_and_model(options)
     space = trace_space(options, model, dataset.info)
     budget = Budget.of(options.budget, space, metric=options.metric, tolerance=options.tolerance)
     if options.weights:
@@ -52,20 +52,22 @@ def search(options: Search, command: str) -> Outcome | None:
     for half in split_in_halves(dataset.train, options.seed):
         check_steps(half, options.batch_size, options.devices)
     if options.dry_run:
-        return dry_run(options, model, dataset, space, budget, session)
+        return _dry_run(options, model, dataset, space, budget, session)
 
     def work(folder: Path, run: Run | None) -> dict[str, Any]:
-        return _search(options, model, dataset, space, budget, replace(session, run=run))
+        with started(session, run) as running:
+            if not options.weights and options.pretrain_epochs:
+                _pretrain(options, model, dataset, running)
+            found = search_sizes(model, dataset, budget, options, running, space=space)
+        return _result(options, space, budget, found)
 
     result = run_once(options, "search-", work)
-    if result is None:
-        return None
-    return SearchOutcome(title=f"{options.model} on {options.data}", result=result, space=space)
+    return None if result is None else SearchOutcome.of(options, result, space=space)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOutcome(Outcome):
-    """The result with its shape drawn up by stages."""
+    """The result of a search, shown with the sizes of each stage."""
 
     space: Space
 
@@ -76,12 +78,12 @@ class SearchOutcome(Outcome):
         rows = [
             (metric, f"{cost:,} of {full:,} ({cost / full:.1%})"),
             ("target", f"{target['value']:,.0f}, {target['low']:,} to {target['high']:,}"),
-            ("derived by", _how(self.result)),
+            ("derived by", _how_derived(self.result)),
             *stages(self.space, Shape.from_dict(self.result["shape"])),
             *((name, f"{self.result[name]:.4g}") for name in ("discrepancy", "entropy", "seconds")),
             ("shape in", f"{self.result['out']}/shape.json"),
         ]
-        return self.shown(rows)
+        return self.table(rows)
 
 
 def stages(space: Space, shape: Shape) -> list[tuple[str, str]]:
@@ -107,30 +109,15 @@ def stages(space: Space, shape: Shape) -> list[tuple[str, str]]:
     return [row for row in rows if row[1]]
 
 
-def _how(result: dict[str, Any]) -> str:
+def _how_derived(result: dict[str, Any]) -> str:
     if result["derived_by"] == "argmax":
         return "argmax: the largest probabilities are inside the band"
     return f"most probable shape in the band, {result['given_up']:.3g} nats below the argmax"
 
 
-def _search(
-    options: Search,
-    model: nn.Module,
-    dataset: Dataset,
-    space: Space,
-    budget: Budget,
-    session: Session,
-) -> dict[str, Any]:
-    if session.run is not None:
-        session.run.start()
-    session.fabric.launch()
-    with progress_bar() as bar:
-        session = replace(session, progress=bar)
-        if not options.weights and options.pretrain_epochs:
-            _pretrain(options, model, dataset, session)
-        found = search_sizes(model, dataset, budget, options, session, space=space)
-    shape = found.shape
-    last = found.history[-1]
+def _result(options: Search, space: Space, budget: Budget, found: Searched) -> dict[str, Any]:
+    """The content of result.json."""
+    shape, last = found.shape, found.history[-1]
     return {
         "macs": macs(space, shape),
         "params": params(space, shape),
@@ -139,9 +126,7 @@ def _search(
         "given_up": found.derived.given_up,
         "shape": shape.to_dict(),
         "residual": space.residual,
-        "expected": last["expected"],
-        "discrepancy": last["discrepancy"],
-        "entropy": last["entropy"],
+        **{name: last[name] for name in ("expected", "discrepancy", "entropy")},
         "seconds": sum(row["seconds"] for row in found.history),
         "model": options.model,
         "data": options.data,
@@ -150,16 +135,64 @@ def _search(
 
 
 def _pretrain(options: Search, model: nn.Module, dataset: Dataset, session: Session) -> None:
-    """Train the network as it is, in a run folder inside the one of the search."""
+    """Train the unpruned network, in a run folder inside the one of the search."""
     training = replace(quick(options.data), epochs=options.pretrain_epochs)
 
     def work(session: Session) -> dict[str, Any]:
-        trained = train_network(model, dataset, training, session)
         if session.run is not None:
-            session.run.save_text(BLUEPRINT_FILE, blueprint_of(options, dataset.info).to_json())
-        return trained.scores()
+            session.run.start(blueprint_of(options, dataset.info).files())
+        return train_network(model, dataset, training, session).scores()
 
     settings = {**options.source(), "train": plain_values(training)}
     _, folder = session.once("pretrained", settings, work)
     if folder is not None:
         load_weights(model, folder / "model.safetensors")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DryRunOutcome(Outcome):
+    """What there is to search, and the time and memory that the search would take."""
+
+    def show(self) -> Group:
+        seen, target = self.result, self.result["target"]
+        metric = target["metric"]
+        rows = (
+            ("shapes", f"{seen['shapes']} ({seen['layers']} layers, {seen['stages']} stages)"),
+            (f"full {metric}", f"{seen['full_' + metric]:,}"),
+            (f"smallest {metric}", f"{seen['smallest_' + metric]:,}"),
+            (f"target {metric}", f"{target['low']:,} to {target['high']:,}"),
+            ("steps", f"{seen['steps']:,} of {seen['seconds_per_step']:.2f} s"),
+            ("time", f"about {duration(seen['seconds'])}"),
+            ("memory", f"about {seen['memory_bytes'] / 2**20:,.0f} MiB"),
+        )
+        return self.table(rows)
+
+
+def _dry_run(
+    options: Search,
+    model: nn.Module,
+    dataset: Dataset,
+    space: Space,
+    budget: Budget,
+    session: Session,
+) -> DryRunOutcome:
+    """Do a few steps of the search, and estimate the whole from them."""
+    seen = estimate_search(model, dataset, budget, options, space=space, fabric=session.fabric)
+    seconds = seen.steps * seen.seconds_per_step
+    if not options.weights:
+        # a plain step takes about half as long
+        plain = dataset.train.steps(options.batch_size) * options.pretrain_epochs
+        seconds += plain * seen.seconds_per_step / 2
+    result = {
+        "shapes": f"10^{math.log10(space.count):.1f}",
+        "layers": len(space.widths),
+        "stages": len(space.depths),
+        f"smallest_{budget.metric}": budget.cost(space, space.smallest),
+        f"full_{budget.metric}": budget.cost(space, space.full),
+        "target": budget.target(),
+        "steps": seen.steps,
+        "seconds_per_step": seen.seconds_per_step,
+        "seconds": seconds,
+        "memory_bytes": seen.memory,
+    }
+    return DryRunOutcome(title=f"{options.model} on {options.data}: a search", result=result)

@@ -1,65 +1,50 @@
 """What ``tas sweep`` does."""
 
 import time
-from collections.abc import Callable
-from typing import Any
 
 from ..comparing.comparison import Comparison
 from ..comparing.shared_queue import SharedQueue, available
 from ..comparing.trials import Trial
 from ..runs.run_folder import Run
 from .compare import (
-    Compared,
+    CompareOutcome,
+    execute_trial,
+    live_table,
     plan_comparison,
     print_trial,
-    run_here,
-    shared_teacher,
-    table_of,
-    work,
+    run_comparison,
+    train_shared_teacher,
 )
 from .options import MAY_DIFFER
+from .outcome import Outcome
 from .pruning_options import Sweep, split
 
 __all__ = ["sweep"]
 
 
-def sweep(options: Sweep, command: str) -> Compared:
-    """Run the trials that are not done, alone or together with other processes, and report all."""
+def sweep(options: Sweep, command: str) -> Outcome:
+    """Run the trials that are not done yet, alone or together with others, and report all."""
     folder, budgets = options.folder("sweep-"), split(options.budgets)
     if not available():
         if options.storage is not None:
             raise ValueError("--storage needs Optuna; pip install 'transformable[sweep]'")
-        return Compared.of(options, run_here(options, budgets, folder, command))
+        return run_comparison(options, budgets, folder, command)
     settings, may_differ = options.settings(), MAY_DIFFER | options.may_grow
     url = options.storage or f"sqlite:///{(folder / 'study.db').resolve()}"
     shared = {name: value for name, value in settings.items() if name not in may_differ}
-    # others may work in this folder at the same time, but not in the same moment
+    # other processes may share this folder: wait for it instead of refusing it
     with Run.open(folder, settings, may_differ=may_differ, wait=True) as run:
         comparison = plan_comparison(options, budgets, folder, command)
         run.start()
         queue = SharedQueue(url, options.study, comparison.trials, shared)
-    shared_teacher(options, comparison, run, wait=True)
+    train_shared_teacher(options, comparison, run, wait=True)
     queue.enqueue_missing()
-
-    def rows() -> list[dict[str, Any]]:
-        known = {t: each for t, each in queue.rows().items() if t not in comparison.running}
-        return [
-            row
-            for trial in comparison.trials
-            for row in (known[trial] if trial in known else comparison.rows_of(trial))
-        ]
-
-    _run_shared(options, queue, comparison, rows)
+    _run_shared(options, queue, comparison)
     with Run.open(folder, settings, may_differ=may_differ, wait=True):
-        return Compared.of(options, comparison.conclude(rows()))
+        return CompareOutcome.of(options, comparison.conclude(comparison.rows(queue.rows())))
 
 
-def _run_shared(
-    options: Sweep,
-    queue: SharedQueue,
-    comparison: Comparison,
-    rows: Callable[[], list[dict[str, Any]]],
-) -> None:
+def _run_shared(options: Sweep, queue: SharedQueue, comparison: Comparison) -> None:
     """Run trials until neither this process nor another has anything left to do."""
 
     def finished(trial: Trial, reason: str | None) -> None:
@@ -67,14 +52,14 @@ def _run_shared(
         print_trial(comparison, trial, reason)
 
     try:
-        with table_of(comparison, rows) as draw:
+        with live_table(comparison, lambda: comparison.rows(queue.rows())) as draw:
 
             def tick() -> None:
                 queue.heartbeat()
                 draw()
 
             while True:
-                comparison.run(work, options, queue.take, finished, tick)
+                comparison.run(execute_trial, options, queue.take, finished, tick)
                 if not queue.unfinished():
                     break
                 time.sleep(1.0)

@@ -1,23 +1,20 @@
 """What ``tas train`` does."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from ..costing.cost import macs
-from ..networks.blueprint import BLUEPRINT_FILE
 from ..runs.run_folder import Run
 from ..shape import Shape
 from ..slimming.slim import slim
 from ..tracing.space import Space
 from ..training.train import Trained, check_steps
 from ..training.train import train as train_network
-from .jobs import blueprint_of, load_data, make_model, make_session, run_once
+from .jobs import blueprint_of, load_data_and_model, make_session, run_once, started
 from .options import Distill, Train
 from .outcome import Outcome
-from .progress_bar import progress_bar
 
 __all__ = ["kept_shape", "train", "training_result"]
 
@@ -29,8 +26,8 @@ def train(options: Train, command: str) -> Outcome | None:
 
 
 def _train(options: Train, folder: Path, run: Run | None) -> dict[str, Any]:
-    session, dataset = make_session(options), load_data(options)
-    model = make_model(options, dataset.info)
+    session = make_session(options)
+    dataset, model = load_data_and_model(options)
     shape = kept_shape(folder, options.shape)
     if shape is not None:
         space = Space.trace(model, dataset.info.input_shape, residual=options.residual)
@@ -39,22 +36,14 @@ def _train(options: Train, folder: Path, run: Run | None) -> dict[str, Any]:
         "macs": _macs(model, dataset.info.input_shape),
         "params": sum(p.numel() for p in model.parameters()),
     }
-    # all that can be wrong is found before other processes are started
     check_steps(dataset.train, options.batch_size, options.devices)
-    if run is not None:
-        run.start()
-        run.save_text(BLUEPRINT_FILE, blueprint_of(options, dataset.info).to_json())
-        if shape is not None:
-            run.save_text("shape.json", shape.to_json() + "\n")
-    session.fabric.launch()
-    with progress_bar() as bar:
-        session = replace(session, run=run, progress=bar)
+    with started(session, run, blueprint_of(options, dataset.info).files(shape)) as session:
         trained = train_network(model, dataset, options, session)
     return training_result(options, trained, cost)
 
 
 def kept_shape(folder: Path, path: str | None) -> Shape | None:
-    """The shape that a run was begun with, which the file may no longer hold; or the file's."""
+    """The shape that the run folder was started with, or else the one in the file ``path``."""
     kept = folder / "shape.json"
     if kept.exists():
         return Shape.read(kept)
@@ -64,7 +53,7 @@ def kept_shape(folder: Path, path: str | None) -> Shape | None:
 def training_result(
     options: Train | Distill, trained: Trained, cost: dict[str, Any]
 ) -> dict[str, Any]:
-    """What result.json holds of a training; ``cost`` are MACs and parameters."""
+    """The content of result.json after a training; ``cost`` has the MACs and parameters."""
     scores = trained.scores()
     seconds = scores.pop("seconds")
     return {

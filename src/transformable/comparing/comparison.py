@@ -1,8 +1,8 @@
-"""Many trials in one folder: which are done, what came out, and what is written of it."""
+"""The trials in the folder of a comparison: which are done, and what their results are."""
 
 import json
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,9 +37,12 @@ class Comparison:
         folder = self.folder / trial.name
         return all((folder / name / "result.json").exists() for name in self.transfers)
 
-    def rows(self) -> list[dict[str, Any]]:
-        """One row for each run, with its state so far."""
-        return [row for trial in self.trials for row in self.rows_of(trial)]
+    def rows(
+        self, known: Mapping[Trial, list[dict[str, Any]]] | None = None
+    ) -> list[dict[str, Any]]:
+        """One row for each run, with its state so far; ``known`` are rows of trials that ended."""
+        ended = {t: rows for t, rows in (known or {}).items() if t not in self.running}
+        return [row for trial in self.trials for row in (ended.get(trial) or self.rows_of(trial))]
 
     def rows_of(self, trial: Trial) -> list[dict[str, Any]]:
         """The rows of one trial: one for each kind of transfer."""
@@ -80,7 +83,7 @@ class Comparison:
             "accuracy": scores.get("accuracy"),
             **self.facts["teacher"],
             "latency_ms": statistics.median(seen) if seen else None,
-            # one that was given was not trained here
+            # None if the teacher was given instead of trained
             "seconds": scores.get("seconds") or None,
         }
 
@@ -123,12 +126,12 @@ class Comparison:
 
 
 def _relative_to_teacher(row: dict[str, Any], teacher_ms: float | None) -> dict[str, Any]:
-    """Each network was timed in turn with the teacher: its latency as a multiple of that one's,
-    times the teacher's median, so that all rows are comparable."""
-    ratio = None
-    if row["latency_ms"] is not None:
-        ratio = row["latency_ms"] / row["teacher_latency_ms"]
-    return {
-        **{name: value for name, value in row.items() if name != "teacher_latency_ms"},
-        "latency_ms": None if ratio is None or teacher_ms is None else ratio * teacher_ms,
-    }
+    """The row with a latency that can be compared with that of other trials.
+
+    That is the ratio to the teacher, which was timed together with it, times the teacher's median.
+    """
+    row = dict(row)
+    own, teacher_then = row["latency_ms"], row.pop("teacher_latency_ms")
+    if own is not None:
+        row["latency_ms"] = None if teacher_ms is None else own / teacher_then * teacher_ms
+    return row

@@ -1,4 +1,4 @@
-"""Trials in processes of their own: what happens to one does not happen to the others."""
+"""Run each trial in a process of its own, so that one that fails does not affect the others."""
 
 import multiprocessing
 import os
@@ -14,6 +14,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ..atomic_files import write_whole
 from ..runs.progress import Progress
 from .trials import Trial
@@ -25,7 +27,7 @@ Work = Callable[[Any, Trial, Path], None]
 
 
 class Logs:
-    """What the process of a trial leaves for the one that started it: ``logs/TRIAL.*``."""
+    """The files ``logs/TRIAL.*`` by which the process of a trial reports to its parent."""
 
     def __init__(self, out: Path, trial: Trial) -> None:
         place = out / "logs"
@@ -85,9 +87,7 @@ def run_trials(
 
 
 def threads_per_trial(jobs: int) -> int:
-    """How many threads a trial has if so many run side by side."""
-    import torch
-
+    """How many threads each trial may use when ``jobs`` trials run side by side."""
     return max(1, torch.get_num_threads() // jobs)
 
 
@@ -104,12 +104,10 @@ def _start(work: Work, options: Any, out: Path, jobs: int, trial: Trial) -> Base
 
 
 def _run_process(work: Work, options: Any, out: Path, jobs: int, trial: Trial) -> None:
-    """In the new process: its output goes to a file, and so does the reason if it fails."""
-    import torch
-
+    """Run in the new process; its output and, if it fails, the reason go to the files of Logs."""
     # Ctrl-C is for the parent, which then asks its trials to stop
     os.setpgrp()
-    # processes share the processors: each thread more than there are slows all
+    # the trials share the processors: more threads than processors would slow all of them
     torch.set_num_threads(threads_per_trial(jobs))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -131,7 +129,7 @@ def _run_process(work: Work, options: Any, out: Path, jobs: int, trial: Trial) -
 
 
 def _stop_with_parent() -> None:
-    """A trial whose parent was killed saves and ends too: nobody would look after it."""
+    """Stop this trial, which saves its state, when its parent process is gone."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
@@ -139,7 +137,7 @@ def _stop_with_parent() -> None:
 
 
 def _reason(exitcode: int | None, logs: Logs) -> str | None:
-    """Why a process failed; one that left no reason itself was killed."""
+    """Why a process failed, or None; a process that was killed has left no reason itself."""
     if exitcode == 0:
         return None
     if logs.failure() is None:
@@ -151,7 +149,7 @@ def _reason(exitcode: int | None, logs: Logs) -> str | None:
 
 
 def _stop(running: list[BaseProcess]) -> None:
-    """Let processes save their state and end."""
+    """Ask processes to save their state and end, and wait for them."""
     for process in running:
         with suppress(ProcessLookupError):
             process.terminate()
@@ -164,14 +162,14 @@ class StatusFile(Progress):
 
     def __init__(self, logs: Logs) -> None:
         self._logs = logs
-        self._what, self._total, self._told = "", 0, 0.0
+        self._what, self._total, self._written = "", 0, 0.0
 
     def start(self, what: str, total: int, done: int) -> None:
-        self._what, self._total, self._told = what, total, 0.0
+        self._what, self._total, self._written = what, total, 0.0
         self.advance(done)
 
     def advance(self, done: int) -> None:
-        if time.monotonic() - self._told > 1.0:
-            self._told = time.monotonic()
+        if time.monotonic() - self._written > 1.0:
+            self._written = time.monotonic()
             share = f" {done / self._total:.0%}" if self._total > 1 else ""
             self._logs.set_status(f"{self._what}{share}")

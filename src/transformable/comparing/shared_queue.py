@@ -1,13 +1,14 @@
 """The trials of a sweep as an Optuna study, which many processes can share."""
 
+import importlib.util
 import re
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from ..runs.run_folder import flat_settings
+from ..runs.run_folder import first_difference, flat_settings
 from .trials import Trial
 
 if TYPE_CHECKING:
@@ -16,18 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["SharedQueue", "available", "hide_password"]
 
 HEARTBEAT_SECONDS = 10
-"""Between two signs of life of the process that works on a trial."""
+"""Time between two heartbeats of the process that works on a trial."""
 GRACE_SECONDS = 60
-"""Without one, after which the trial is given to others."""
+"""Time without a heartbeat after which a trial is given to another process."""
 
 
 def available() -> bool:
     """Whether Optuna is installed."""
-    try:
-        import optuna  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return importlib.util.find_spec("optuna") is not None
 
 
 class SharedQueue:
@@ -43,11 +40,11 @@ class SharedQueue:
     ) -> None:
         import optuna
 
-        self._optuna = optuna
+        self._optuna, self._states = optuna, optuna.trial.TrialState
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         options = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {}
         try:
-            with _without_warnings():
+            with warnings.catch_warnings(action="ignore"):  # heartbeats are experimental
                 self._storage = optuna.storages.RDBStorage(
                     url,
                     engine_kwargs=options,
@@ -68,18 +65,12 @@ class SharedQueue:
         self._wanted = tuple(trials)
         self._taken: dict[Trial, optuna.Trial] = {}
         self._last_heartbeat = 0.0
-        self._claim(name, settings)
-
-    def _claim(self, study: str, settings: Mapping[str, Any]) -> None:
-        """Refuse a study that belongs to other settings."""
         mine = flat_settings(settings)
-        theirs = self._study.user_attrs.setdefault("settings", mine)
-        for name in {**mine, **theirs}:
-            if mine.get(name) != theirs.get(name):
-                raise ValueError(
-                    f"study {study!r} belongs to another sweep: {name} is {theirs.get(name)} "
-                    f"there and {mine.get(name)} here; choose another --study or --storage"
-                )
+        if difference := first_difference(self._study.user_attrs.get("settings", mine), mine):
+            raise ValueError(
+                f"study {name!r} belongs to another sweep: {difference}; "
+                "choose another --study or --storage"
+            )
         self._study.set_user_attr("settings", mine)
 
     def enqueue_missing(self) -> None:
@@ -91,12 +82,9 @@ class SharedQueue:
 
     def take(self) -> Trial | None:
         """Take a wanted trial out of the queue for this process; None if there is none."""
-        states = self._optuna.trial.TrialState
         found, others = None, []
-        while found is None and any(
-            self._ours(each) for each in self._with_states((states.WAITING,))
-        ):
-            with _without_warnings():
+        while found is None and self._any_wanted(self._states.WAITING):
+            with warnings.catch_warnings(action="ignore"):
                 taken = self._study.ask()
             self._storage.record_heartbeat(taken._trial_id)
             trial = _trial_of(taken)
@@ -105,15 +93,15 @@ class SharedQueue:
                 self._taken[trial] = taken
                 found = trial
                 continue
-            self._study.tell(taken, state=states.PRUNED)
+            self._study.tell(taken, state=self._states.PRUNED)
             if trial is not None and not twice:
                 others.append(trial)
         for trial in others:  # another process wants them
             _enqueue(self._study, trial)
         return found
 
-    def _ours(self, each: Any) -> bool:
-        return _trial_of(each) in self._wanted
+    def _any_wanted(self, *states: Any) -> bool:
+        return any(_trial_of(each) in self._wanted for each in self._with_states(*states))
 
     def _is_duplicate(self, number: int, trial: Trial) -> bool:
         """Whether the same trial stands earlier in the study."""
@@ -123,8 +111,8 @@ class SharedQueue:
 
     def _live_trials(self) -> list[Any]:
         """Trials that are in the queue, running or done."""
-        states = self._optuna.trial.TrialState
-        return self._with_states((states.WAITING, states.RUNNING, states.COMPLETE))
+        states = self._states
+        return self._with_states(states.WAITING, states.RUNNING, states.COMPLETE)
 
     def finish(self, trial: Trial, rows: list[dict[str, Any]], reason: str | None) -> None:
         """Record the rows of a trial of this process, or that it failed."""
@@ -133,55 +121,42 @@ class SharedQueue:
         with suppress(self._optuna.exceptions.UpdateFinishedTrialError):
             taken.set_user_attr("rows", rows)
         if reason is not None:
-            failed = self._optuna.trial.TrialState.FAIL
-            self._study.tell(taken, state=failed, skip_if_finished=True)
+            self._study.tell(taken, state=self._states.FAIL, skip_if_finished=True)
             return
         best = max(rows, key=lambda row: row["accuracy"])
         self._study.tell(taken, [best["accuracy"], best["cost"]], skip_if_finished=True)
 
     def heartbeat(self) -> None:
-        """Sign of life for the trials of this process; stale ones of others are enqueued again."""
+        """Record that this process still works on its trials; enqueue others' stale ones again."""
         if time.monotonic() - self._last_heartbeat < HEARTBEAT_SECONDS:
             return
         self._last_heartbeat = time.monotonic()
         for taken in self._taken.values():
             self._storage.record_heartbeat(taken._trial_id)
-        with _without_warnings():
+        with warnings.catch_warnings(action="ignore"):
             self._optuna.storages.fail_stale_trials(self._study)
 
     def give_back(self) -> None:
         """Enqueue again what this process has taken and not finished."""
-        failed = self._optuna.trial.TrialState.FAIL
         for trial, taken in self._taken.items():
-            self._study.tell(taken, state=failed, skip_if_finished=True)
+            self._study.tell(taken, state=self._states.FAIL, skip_if_finished=True)
             _enqueue(self._study, trial)
         self._taken = {}
 
     def unfinished(self) -> bool:
         """Whether a wanted trial is still waiting or running, here or elsewhere."""
-        states = self._optuna.trial.TrialState
-        return any(self._ours(each) for each in self._with_states((states.WAITING, states.RUNNING)))
+        return self._any_wanted(self._states.WAITING, self._states.RUNNING)
 
     def rows(self) -> dict[Trial, list[dict[str, Any]]]:
         """The rows of the trials that have ended, whichever process ran them."""
-        states = self._optuna.trial.TrialState
-        ended = self._with_states((states.COMPLETE, states.FAIL))
         return {
             trial: each.user_attrs["rows"]
-            for each in ended
+            for each in self._with_states(self._states.COMPLETE, self._states.FAIL)
             if (trial := _trial_of(each)) is not None and "rows" in each.user_attrs
         }
 
-    def _with_states(self, states: Sequence[Any]) -> list[Any]:
-        return self._study.get_trials(deepcopy=False, states=tuple(states))
-
-
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Optuna warns that heartbeats are experimental."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+    def _with_states(self, *states: Any) -> list[Any]:
+        return self._study.get_trials(deepcopy=False, states=states)
 
 
 def _trial_of(each: Any) -> Trial | None:
@@ -190,7 +165,7 @@ def _trial_of(each: Any) -> Trial | None:
 
 
 def _enqueue_again(study: "optuna.Study", stale: Any) -> None:
-    """The process that had taken it is gone: enqueue the trial again."""
+    """Enqueue a trial again whose process is gone."""
     trial = _trial_of(stale)
     if trial is not None:
         _enqueue(study, trial)

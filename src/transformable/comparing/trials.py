@@ -56,12 +56,7 @@ def run_trial(
             def work(session: Session, job: PruningJob = own) -> dict[str, object]:
                 student, after = train_student(job, found, session)
                 scores = {"before": before, "after": after}
-                seconds = {
-                    "teacher": before["seconds"],
-                    "search": search_seconds,
-                    "student": after["seconds"],
-                }
-                return conclude(job, found, student, scores, seconds, session)
+                return conclude(job, found, student, scores, search_seconds, session)
 
             settings = own.settings(method=own.method_name, student=own.distilling)
             session.once(transfer, settings, work)

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..settings import Residual
+from ..shape import Shape
 
 __all__ = ["BLUEPRINT_FILE", "Blueprint"]
 
@@ -36,5 +37,7 @@ class Blueprint:
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             raise ValueError(f"{path} is missing or damaged; {folder} cannot be loaded") from None
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=2) + "\n"
+    def files(self, shape: Shape | None = None) -> dict[str, str]:
+        """The texts of network.json and, for a slimmed network, of shape.json."""
+        texts = {BLUEPRINT_FILE: json.dumps(asdict(self), indent=2) + "\n"}
+        return texts if shape is None else {**texts, "shape.json": shape.to_json() + "\n"}

@@ -48,9 +48,8 @@ def export(
     left_out = {}
     try:
         _prepare_folder(folder)
-        write_whole(folder / BLUEPRINT_FILE, blueprint.to_json())
-        if shape is not None:
-            write_whole(folder / "shape.json", shape.to_json() + "\n")
+        for name, text in blueprint.files(shape).items():
+            write_whole(folder / name, text)
         reread = _write_weights(model, folder, blueprint)
         check_agreement(folder / "model.safetensors", reread, images, logits)
         for name, write in (("model.pt2", _write_program), ("model.onnx", _write_onnx)):

@@ -79,11 +79,11 @@ def measure_speed(
         x = torch.zeros(batch, *input_shape, device=device)
         calls = {name: _torch_call(net, x) for name, net in networks.items()}
         rows.append(_time_row("PyTorch", batch, calls))
-    for batch in BATCH_SIZES if onnx else ():
-        assert onnx is not None
-        x = torch.zeros(batch, *input_shape)
-        calls = {name: partial(onnx_file.session(p), x.numpy()) for name, p in onnx.items()}
-        rows.append(_time_row("onnxruntime", batch, calls))
+    if onnx:
+        for batch in BATCH_SIZES:
+            x = torch.zeros(batch, *input_shape)
+            calls = {name: partial(onnx_file.session(p), x.numpy()) for name, p in onnx.items()}
+            rows.append(_time_row("onnxruntime", batch, calls))
     return rows
 
 

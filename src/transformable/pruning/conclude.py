@@ -1,4 +1,4 @@
-"""The end of a job: both networks are timed, the small one is exported, the result is explained."""
+"""The end of a job: time both networks, export the small one, write the result and the report."""
 
 import tempfile
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from ..atomic_files import weights_as_bytes, write_whole
+from ..atomic_files import write_whole
 from ..methods import MethodResult
 from ..networks import onnx_file
 from ..networks.blueprint import Blueprint
@@ -16,7 +16,7 @@ from ..networks.speed import measure_speed
 from ..report import write_report
 from ..training.session import Session
 from .job import PruningJob
-from .result import result_numbers
+from .result import job_result
 from .steps import blueprint_of
 
 __all__ = ["conclude"]
@@ -27,10 +27,13 @@ def conclude(
     found: MethodResult,
     student: nn.Module,
     scores: dict[str, dict[str, Any]],
-    seconds: dict[str, float],
+    search_seconds: float,
     session: Session,
 ) -> dict[str, Any]:
-    """All numbers of the job, as in result.json; ``scores`` are those of "before" and "after"."""
+    """Time both networks, export the small one and write the report, if there is a run folder.
+
+    ``scores`` are those of the networks "before" and "after". Returns the content of result.json.
+    """
     networks = {"before": job.model, "after": student}
     run, blueprint, device = session.run, blueprint_of(job, found), session.fabric.device
     exported: dict[str, Any] = {}
@@ -42,29 +45,7 @@ def conclude(
     with tempfile.TemporaryDirectory() as scratch:
         onnx = _onnx_files(job.model, blueprint, exported, Path(scratch))
         speed = measure_speed(networks, blueprint.input_shape, device=device, onnx=onnx)
-    result = {
-        **result_numbers(
-            job.space,
-            found.shape,
-            job.budget,
-            tested=scores,
-            sizes={name: len(weights_as_bytes(net)) for name, net in networks.items()},
-            speed=speed,
-        ),
-        "method": job.method_name,
-        "notes": found.notes,
-        "measured": found.restore_budget is not None,
-        "folders": dict(job.folders),
-        "transfer": job.distilling.transfer,
-        "trained": job.trained,
-        "seconds": seconds,
-        "command": job.command,
-        "teacher": job.source.get("teacher"),
-        **{name: job.source[name] for name in ("model", "data", "seed")},
-    }
-    if found.restore_budget is not None:
-        params = sum(parameter.numel() for parameter in student.parameters())
-        result["after"] |= {"macs": scores["after"]["cost"], "params": params}
+    result = job_result(job, found, networks, scores, search_seconds, speed)
     if run is not None:
         result["out"] = str(run.folder)
         if exported:

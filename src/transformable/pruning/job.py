@@ -50,9 +50,9 @@ class PruningJob:
     """Whether the small network is also written for use without this package."""
 
     def settings(self, **own: Any) -> dict[str, Any]:
-        """What the run folder of one part of the job belongs to: the source, and its own settings.
+        """The settings of the run folder of one step: the source, and the step's own settings.
 
-        A setting may be one of the dataclasses, whose fields are then taken.
+        A dataclass among them becomes a section of its fields.
         """
         plain = {
             name: plain_values(value) if hasattr(value, "__dataclass_fields__") else value

@@ -32,7 +32,7 @@ __all__ = ["Pruned", "prune", "run_job"]
 
 @dataclass(frozen=True, kw_only=True)
 class Pruned:
-    """A network made smaller."""
+    """The result of ``prune``."""
 
     model: nn.Module
     """The small network, trained: an ordinary module in evaluation mode."""
@@ -44,8 +44,10 @@ class Pruned:
 
 
 def run_job(job: PruningJob, session: Session) -> Pruned:
-    """Teacher, method, student, then measured, exported and explained; what is done is not done
-    again."""
+    """Train the teacher, prune it, train the student, then time, export and report it.
+
+    Steps that the run folder of the session has finished are not done again.
+    """
     job.check(session)
     if session.run is not None:
         session.run.start()
@@ -55,12 +57,7 @@ def run_job(job: PruningJob, session: Session) -> Pruned:
     result = None if session.run is None else session.run.result()
     if result is None and session.fabric.global_rank == 0:
         scores = {"before": before, "after": after}
-        seconds = {
-            "teacher": before["seconds"],
-            "search": search_seconds,
-            "student": after["seconds"],
-        }
-        result = conclude(job, found, student, scores, seconds, session)
+        result = conclude(job, found, student, scores, search_seconds, session)
     return Pruned(model=student, teacher=job.model, shape=found.shape, summary=result or {})
 
 
@@ -151,7 +148,7 @@ def prune(
 
 
 def _digests(model: nn.Module, data: Dataset, space: Space) -> dict[str, str]:
-    """What settings cannot say of a call: which network, which images and which sizes it had."""
+    """Hashes of the network, the images and the sizes, which settings alone do not identify."""
     images, labels = next(iter(data.test.ordered(min(100, len(data.test)))))
     seen = b"".join(t.contiguous().numpy().tobytes() for t in (data.train.labels, images, labels))
     sizes = json.dumps([dict(space.widths), dict(space.depths)]).encode()

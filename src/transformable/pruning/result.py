@@ -1,55 +1,74 @@
 """The numbers of a finished job: the pruned network beside the one that it came from."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
-from ..costing.budget import Budget
-from ..costing.cost import layer_costs, macs, params, with_norms
+from torch import nn
+
+from ..atomic_files import weights_as_bytes
+from ..costing.cost import LayerCost, layer_costs, macs, params, with_norms
+from ..methods import MethodResult
 from ..networks.speed import describe_machine, describe_speedup
 from ..shape import Shape
 from ..tracing.space import Space
+from .job import PruningJob
 
-__all__ = ["layer_table", "result_numbers"]
+__all__ = ["job_result", "layer_table"]
 
 
-def result_numbers(
-    space: Space,
-    shape: Shape,
-    budget: Budget,
-    *,
-    tested: Mapping[str, Mapping[str, Any]],
-    sizes: Mapping[str, int],
+def job_result(
+    job: PruningJob,
+    found: MethodResult,
+    networks: Mapping[str, nn.Module],
+    scores: Mapping[str, Mapping[str, Any]],
+    search_seconds: float,
     speed: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """What result.json says of the networks "before" and "after", by these two names: their scores
-    in ``tested``, the bytes of their weights in ``sizes``, and their timings."""
+    """The content of result.json; ``networks`` and ``scores`` are by "before" and "after"."""
+    space, shape, measured = job.space, found.shape, found.restore_budget is not None
     sides = {
         name: {
-            "accuracy": tested[name]["accuracy"],
-            "top5": tested[name]["top5"],
+            "accuracy": scores[name]["accuracy"],
+            "top5": scores[name]["top5"],
             "macs": macs(space, counted),
             "params": params(space, counted),
-            "bytes": sizes[name],
+            "bytes": len(weights_as_bytes(networks[name])),
             "latency_ms": speed[0][name]["median_ms"],
         }
         for name, counted in (("before", space.full), ("after", shape))
     }
+    if measured:
+        count = sum(parameter.numel() for parameter in networks["after"].parameters())
+        sides["after"] |= {"macs": scores["after"]["cost"], "params": count}
     return {
         **sides,
-        "target": budget.target(),
+        "target": job.budget.target(),
         "shape": shape.to_dict(),
         "residual": space.residual,
-        "n": tested["after"]["n"],
+        "n": scores["after"]["n"],
         "speed": speed,
         "faster": describe_speedup(speed),
         "layers": layer_table(space, shape),
         "environment": describe_machine(),
+        "method": job.method_name,
+        "notes": found.notes,
+        "measured": measured,
+        "folders": dict(job.folders),
+        "transfer": job.distilling.transfer,
+        "trained": job.trained,
+        "seconds": {
+            "teacher": scores["before"]["seconds"],
+            "search": search_seconds,
+            "student": scores["after"]["seconds"],
+        },
+        "command": job.command,
+        "teacher": job.source.get("teacher"),
+        **{name: job.source[name] for name in ("model", "data", "seed")},
     }
 
 
 def layer_table(space: Space, shape: Shape) -> list[dict[str, Any]]:
-    """Every layer before and after, in order of execution; what was dropped is 0 wide after.
+    """Every layer before and after, in order of execution; a dropped one has width 0 after.
 
     >>> from transformable import models
     >>> space = Space.trace(models.build("resnet20"), (3, 32, 32))
@@ -66,23 +85,29 @@ def layer_table(space: Space, shape: Shape) -> list[dict[str, Any]]:
             place = _place(space, name)
             same = [i for i, other in enumerate(names) if _place(space, other) == place]
             names.insert(max(same, default=len(names) - 1) + 1, name)
-    return [
-        {
-            "name": name,
-            **dict(zip(("stage", "block"), _place(space, name), strict=True)),
-            "kind": (before.get(name) or after[name]).kind,
-            "kernel": list((before.get(name) or after[name]).kernel),
-            "size": list((before.get(name) or after[name]).size),
-            "full": before[name].outputs if name in before else 0,
-            "kept": after[name].outputs if name in after else 0,
-            **{
-                f"{what}_{when}": asdict(rows[name])[what] if name in rows else 0
-                for what in ("macs", "params")
-                for when, rows in (("before", before), ("after", after))
-            },
-        }
-        for name in names
-    ]
+    return [_layer_row(space, name, before.get(name), after.get(name)) for name in names]
+
+
+def _layer_row(
+    space: Space, name: str, before: LayerCost | None, after: LayerCost | None
+) -> dict[str, Any]:
+    stage, block = _place(space, name)
+    layer = before or after
+    assert layer is not None
+    return {
+        "name": name,
+        "stage": stage,
+        "block": block,
+        "kind": layer.kind,
+        "kernel": list(layer.kernel),
+        "size": list(layer.size),
+        "full": before.outputs if before else 0,
+        "kept": after.outputs if after else 0,
+        "macs_before": before.macs if before else 0,
+        "macs_after": after.macs if after else 0,
+        "params_before": before.params if before else 0,
+        "params_after": after.params if after else 0,
+    }
 
 
 def _place(space: Space, name: str) -> tuple[str | None, int | None]:

@@ -1,8 +1,9 @@
-"""The three trainings of a job: the teacher, the method's own, the student; each is done once."""
+"""The three steps of a job, each done once: train the teacher, prune it, train the student."""
 
 import copy
 import json
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import nn
 from ..atomic_files import write_whole
 from ..layers import initialise
 from ..methods import Context, MethodResult
-from ..networks.blueprint import BLUEPRINT_FILE, Blueprint
+from ..networks.blueprint import Blueprint
 from ..networks.weights import load_weights
 from ..runs.run_folder import Run
 from ..shape import Shape
@@ -34,8 +35,7 @@ def train_teacher(job: PruningJob, session: Session, *, wait: bool = False) -> d
 
     def work(session: Session) -> dict[str, Any]:
         if session.run is not None:
-            session.run.start()
-            session.run.save_text(BLUEPRINT_FILE, job.blueprint.to_json())
+            session.run.start(job.blueprint.files())
         if not job.trained:
             return train(job.model, job.dataset, job.training, session).scores()
         if session.run is not None:
@@ -52,7 +52,7 @@ def train_teacher(job: PruningJob, session: Session, *, wait: bool = False) -> d
 
 
 def apply_method(job: PruningJob, session: Session) -> tuple[MethodResult, float]:
-    """The small network that the method makes of the teacher, and the seconds that it took."""
+    """Prune the teacher: returns the small network of the method, and the seconds that it took."""
     session = session.titled("2/3 search")
     settings = job.settings(method=job.method_name, search=job.searching)
     made: list[MethodResult] = []
@@ -63,9 +63,13 @@ def apply_method(job: PruningJob, session: Session) -> tuple[MethodResult, float
         if session.run is not None:
             session.run.save_text("shape.json", result.shape.to_json() + "\n")
             session.run.save_weights(result.model)
-        measured = result.restore_budget is not None
-        notes = {"notes": result.notes, "measured": measured, "seconds": seconds}
-        return {"shape": result.shape.to_dict(), "cost": result.cost, **notes}
+        return {
+            "shape": result.shape.to_dict(),
+            "cost": result.cost,
+            "notes": result.notes,
+            "measured": result.restore_budget is not None,
+            "seconds": seconds,
+        }
 
     record, folder = session.once("search", settings, work)
     if made:
@@ -74,7 +78,11 @@ def apply_method(job: PruningJob, session: Session) -> tuple[MethodResult, float
     if record["measured"]:
         # what brings such a network back into the budget is not in a file: run the method again,
         # which continues from its own checkpoint
-        with Run.open(folder, settings, may_differ=MOVABLE) as run:
+        with (
+            nullcontext()
+            if session.run is None  # only the first process may open the folder
+            else Run.open(folder, settings, may_differ=MOVABLE)
+        ) as run:
             return _timed_method(job, replace(session, run=run))[0], record["seconds"]
     shape = Shape.from_dict(record["shape"])
     model = slim(job.model, job.space, shape)
@@ -109,24 +117,17 @@ def _timed_method(job: PruningJob, session: Session) -> tuple[MethodResult, floa
 def train_student(
     job: PruningJob, found: MethodResult, session: Session
 ) -> tuple[nn.Module, dict[str, Any]]:
-    """The small network, trained, and its scores and cost."""
+    """Train the small network; returns it, and its scores and cost."""
     student = _initial_student(job, found, session.seed)
 
     def work(session: Session) -> dict[str, Any]:
         run = session.run
         if run is not None:
-            run.start()
-            run.save_text("shape.json", found.shape.to_json() + "\n")
-            run.save_text(BLUEPRINT_FILE, blueprint_of(job, found).to_json())
-        trained = distill(
-            student,
-            job.dataset,
-            job.distilling,
-            session,
-            teacher=job.model,
-            after_epoch=found.after_epoch,
-        )
-        scores = trained.scores()
+            run.start(blueprint_of(job, found).files(found.shape))
+        after_epoch, settings = found.after_epoch, job.distilling
+        scores = distill(
+            student, job.dataset, settings, session, teacher=job.model, after_epoch=after_epoch
+        ).scores()
         if found.restore_budget is None:
             return {**scores, "cost": found.cost}
         cost = found.restore_budget(student)
@@ -143,7 +144,7 @@ def train_student(
 
 
 def blueprint_of(job: PruningJob, found: MethodResult) -> Blueprint:
-    """How the small network is built again; one with measured cost has layers of its own."""
+    """The blueprint of the small network; one with measured cost has layers of its own."""
     return job.blueprint if found.restore_budget is None else replace(job.blueprint, model=None)
 
 

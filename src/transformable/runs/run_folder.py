@@ -17,7 +17,7 @@ from .toml_text import to_toml
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["Run", "flat_settings", "read_json", "read_settings"]
+__all__ = ["Run", "first_difference", "flat_settings", "read_json", "read_settings"]
 
 SETTINGS = "config.toml"
 FORMAT = 2
@@ -81,23 +81,24 @@ class Run:
 
     def _check(self, may_differ: Collection[str]) -> None:
         if (self.folder / SETTINGS).exists():
-            there, here = (flat_settings(s) for s in (read_settings(self.folder), self._settings))
-            for name in {**there, **here}:
-                before, now = there.get(name, "not given"), here.get(name, "not given")
-                if name not in may_differ and before != now:
-                    raise ValueError(
-                        f"run folder {self.folder} belongs to another config: {name} is {before} "
-                        f"there and {now} here; choose another --out"
-                    )
+            there = read_settings(self.folder)
+            if difference := first_difference(there, self._settings, may_differ):
+                raise ValueError(
+                    f"run folder {self.folder} belongs to another config: {difference}; "
+                    "choose another --out"
+                )
         elif any(entry.name != ".lock" for entry in self.folder.iterdir()):
             raise ValueError(
                 f"folder {self.folder} has files but no {SETTINGS}, so it is not a run folder; "
                 "choose another --out"
             )
 
-    def start(self) -> None:
-        """Write the settings: from here on the folder belongs to them."""
+    def start(self, files: Mapping[str, str] | None = None) -> None:
+        """Write the settings: from here on the folder belongs to them. ``files`` are further texts
+        that describe the run, by the names of their files."""
         self.save_text(SETTINGS, to_toml({"format": FORMAT, **self._settings}))
+        for name, text in (files or {}).items():
+            self.save_text(name, text)
 
     def close(self) -> None:
         """Let other processes use the folder."""
@@ -227,6 +228,22 @@ def read_json(path: Path) -> dict[str, Any]:
         return json.loads(path.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
     except ValueError:
         raise ValueError(f"{path} is not JSON; remove it to finish this run again") from None
+
+
+def first_difference(
+    there: Mapping[str, Any], here: Mapping[str, Any], may_differ: Collection[str] = ()
+) -> str | None:
+    """The first setting with two different values, in words.
+
+    >>> first_difference({"train": {"lr": 0.1}}, {"train": {"lr": 0.2}})
+    'train.lr is 0.1 there and 0.2 here'
+    """
+    there, here = flat_settings(there), flat_settings(here)
+    for name in {**there, **here}:
+        before, now = there.get(name, "not given"), here.get(name, "not given")
+        if name not in may_differ and before != now:
+            return f"{name} is {before} there and {now} here"
+    return None
 
 
 def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -18,7 +18,8 @@ def sensitivities(
     model: nn.Module, space: Space, images: Tensor, fabric: Fabric
 ) -> dict[str, Tensor]:
     """For each candidate of each layer and stage, the divergence between the answers of the network
-    and its answers with that one size changed, its batch norms recalibrated; 0 for no change.
+    and its answers with that one size changed; what recalibrated batch norms alone change is not
+    counted.
 
     One small network is built and run for each candidate, on fewer images if there are many.
     """
@@ -33,6 +34,7 @@ def sensitivities(
 
     with torch.no_grad():
         answers = model.to(fabric.device).eval()(images).float()
+    unchanged = divergence(slim(model, space, space.full), answers)
     found = {}
     for name, sizes in space.candidates.items():
         row = torch.zeros(len(sizes))
@@ -40,6 +42,6 @@ def sensitivities(
             if size != full[name]:
                 part = "widths" if name in space.widths else "depths"
                 shape = space.full.replace(**{part: {name: size}})
-                row[i] = divergence(slim(model, space, shape), answers)
+                row[i] = (divergence(slim(model, space, shape), answers) - unchanged).clamp(min=0)
         found[name] = row
     return found

@@ -52,8 +52,7 @@ def fisher_importance(
         for index, tensors in outputs.items():
             for tensor in tensors:
                 if tensor.grad is not None:
-                    slopes = tensor.detach() * tensor.grad
-                    slopes = slopes.sum(tuple(range(2, slopes.ndim))).cpu() if slopes.ndim > 2 else slopes.cpu()
+                    slopes = (tensor.detach() * tensor.grad)[..., None].flatten(2).sum(2).cpu()
                     for group, positions in groups.positions(index).items():
                         gates[group] = gates.get(group, 0) + slopes[:, positions].sum(2)
         for group, slopes in gates.items():
