@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 from .settings import Distilling, Preset, Searching, Training
 
-__all__ = ["PRETRAIN_EPOCHS", "SEARCHES", "STUDENTS", "TEACHERS", "TRAININGS", "paper", "quick"]
+__all__ = ["PRESETS", "Settings"]
 
 
 def quick(data: str) -> Training:
@@ -14,11 +15,7 @@ def quick(data: str) -> Training:
 
 
 def paper(data: str) -> Training:
-    """The schedule of the paper: 300 epochs, or 120 on photos.
-
-    >>> paper("cifar10").epochs, paper("folder:photos").weight_decay
-    (300, 0.0001)
-    """
+    """The schedule of the paper: 300 epochs, or 120 on photos."""
     cifar = Training(epochs=300, batch_size=256, lr=0.1, weight_decay=5e-4, warmup_epochs=5.0)
     return replace(cifar, epochs=120, weight_decay=1e-4) if _photos(data) else cifar
 
@@ -35,16 +32,8 @@ def quick_search(data: str) -> Searching:
     It starts from a trained network, whose weights tell at once which channels matter; a search
     from scratch needs many epochs before its gradients say anything.
     """
-    cifar = Searching(
-        epochs=5,
-        batch_size=128,
-        lr=0.05,
-        warmup_epochs=0.25,
-        select=8,
-        tau_start=2.0,
-        arch_lr=0.05,
-        pull="multiplier",
-    )
+    cifar = Searching(epochs=5, batch_size=128, lr=0.05, warmup_epochs=0.25, select=8)
+    cifar = replace(cifar, tau_start=2.0, arch_lr=0.05, pull="multiplier")
     # a tenth of the images need smaller batches for as many steps
     return replace(cifar, epochs=15, batch_size=32) if data == "digits" else cifar
 
@@ -52,19 +41,8 @@ def quick_search(data: str) -> Searching:
 def trained_search(data: str) -> Searching:
     """From a network that somebody has trained, in few epochs: channels are sorted and the search
     starts by what the network's own answers say; its weights are kept (docs/results.md)."""
-    return replace(
-        quick_search(data),
-        epochs=1,
-        lr=0.005,
-        warmup_epochs=0.05,
-        align="pad",
-        importance="answers",
-        start="sensitivity",
-        inherit=True,
-        tau_start=0.5,
-        tau_end=0.3,
-        arch_lr=0.01,
-    )
+    kept = replace(quick_search(data), epochs=1, lr=0.005, warmup_epochs=0.05, inherit=True)
+    return replace(kept, align="pad", start="answers", tau_start=0.5, tau_end=0.3, arch_lr=0.01)
 
 
 def paper_search(data: str) -> Searching:
@@ -98,25 +76,20 @@ def _photos(data: str) -> bool:
     return data.startswith("folder:")
 
 
-TRAININGS: dict[Preset, Callable[[str], Training]] = {
-    "quick": quick,
-    "trained": quick,
-    "paper": paper,
+class Settings(NamedTuple):
+    """The settings of one preset, each as a function of the dataset."""
+
+    training: Callable[[str], Training]
+    """Of `tas train`."""
+    teacher: Callable[[str], Training]
+    search: Callable[[str], Searching]
+    student: Callable[[str], Distilling]
+    pretrain_epochs: int
+    """Plain training before a search that is given no trained weights."""
+
+
+PRESETS: dict[Preset, Settings] = {
+    "quick": Settings(quick, quick_teacher, quick_search, quick_student, 8),
+    "trained": Settings(quick, quick_teacher, trained_search, trained_student, 8),
+    "paper": Settings(paper, paper, paper_search, paper_student, 0),
 }
-TEACHERS: dict[Preset, Callable[[str], Training]] = {
-    "quick": quick_teacher,
-    "trained": quick_teacher,
-    "paper": paper,
-}
-SEARCHES: dict[Preset, Callable[[str], Searching]] = {
-    "quick": quick_search,
-    "trained": trained_search,
-    "paper": paper_search,
-}
-STUDENTS: dict[Preset, Callable[[str], Distilling]] = {
-    "quick": quick_student,
-    "trained": trained_student,
-    "paper": paper_student,
-}
-PRETRAIN_EPOCHS: dict[Preset, int] = {"quick": 8, "trained": 8, "paper": 0}
-"""Plain training before a search that is given no trained weights."""

@@ -35,8 +35,7 @@ Preset = Literal["quick", "trained", "paper"]
 Residual = Literal["pad", "project", "tied"]
 Sizes = Literal["both", "width", "depth"]
 
-Importance = Literal["weights", "answers"]
-Start = Literal["even", "sensitivity"]
+Start = Literal["even", "answers"]
 Align = Literal["pool", "linear", "pad"]
 Sampling = Literal["gumbel", "softmax"]
 Pull = Literal["piecewise", "multiplier"]
@@ -164,14 +163,9 @@ class Searching(Training):
     from the probabilities at the start)."""
     sort: bool = True
     """Put the most important channels of each layer first before the search begins."""
-    importance: Importance = "weights"
-    """By what they are sorted: their weights, or how much the network's answers depend on them
-    (answers), which needs a trained network."""
     start: Start = "even"
-    """The probabilities that the search starts from: even, or by how little the answers of the
-    trained network change (sensitivity)."""
-    sharpness: Annotated[float, above(0)] = 8.0
-    """With sensitivity: by how much a logit falls for a change of the answers of 1 nat."""
+    """Where the search starts: from even probabilities, with channels sorted by their weights; or
+    (answers) from how much the answers of the trained network depend on each channel and size."""
     inherit: bool = False
     """Start the small network from the weights that the search has trained."""
     hold_epochs: Annotated[float, at_least(0)] = 0.0

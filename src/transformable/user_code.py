@@ -10,11 +10,7 @@ __all__ = ["accepted_arguments", "first_line", "is_function_spec", "load_functio
 
 
 def is_function_spec(spec: str) -> bool:
-    """Whether ``spec`` names a function in a file, rather than something known by its name.
-
-    >>> [is_function_spec(spec) for spec in ("resnet20", "nets.py:tiny", "nets.py")]
-    [False, True, True]
-    """
+    """Whether ``spec`` names a function in a file, rather than something known by its name."""
     return ":" in spec or spec.endswith(".py")
 
 
@@ -61,10 +57,6 @@ def accepted_arguments(function: Callable[..., Any], offered: dict[str, Any]) ->
 
 
 def first_line(error: BaseException) -> str:
-    """The kind of an exception and the first line of its message.
-
-    >>> first_line(KeyError())
-    'KeyError'
-    """
+    """The kind of an exception and the first line of its message."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

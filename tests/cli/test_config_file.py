@@ -11,7 +11,7 @@ from transformable.cli.options import RunOptions, Train
 from transformable.cli.parsing import parse
 from transformable.cli.pruning_options import Prune
 from transformable.cli.query_options import Evaluate
-from transformable.presets import SEARCHES, STUDENTS, paper, quick, quick_search
+from transformable.presets import PRESETS, paper, quick, quick_search
 from transformable.runs.toml_text import to_toml
 from transformable.settings import Training, plain_values
 
@@ -196,8 +196,8 @@ def test_default_folders_differ_by_seed() -> None:
 
 def test_with_a_teacher_the_settings_are_those_of_a_trained_network() -> None:
     given = parse("prune", Prune, ["--teacher=weights.pt", "--data=cifar10"])
-    assert given.search == SEARCHES["trained"]("cifar10")
-    assert given.student == STUDENTS["trained"]("cifar10")
-    assert parse("prune", Prune, ["--data=cifar10"]).search == SEARCHES["quick"]("cifar10")
+    assert given.search == PRESETS["trained"].search("cifar10")
+    assert given.student == PRESETS["trained"].student("cifar10")
+    assert parse("prune", Prune, ["--data=cifar10"]).search == PRESETS["quick"].search("cifar10")
     paper = parse("prune", Prune, ["--teacher=weights.pt", "--data=cifar10", "--preset=paper"])
-    assert paper.search == SEARCHES["paper"]("cifar10")
+    assert paper.search == PRESETS["paper"].search("cifar10")

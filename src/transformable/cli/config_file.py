@@ -39,11 +39,7 @@ def read_config(path: str | Path, base: T) -> T:
 
 
 def _merged(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of ``base``, replaced by the given ones also inside of sections.
-
-    >>> _merged({"seed": 0, "search": {"lr": 0.1, "epochs": 5}}, {"search": {"lr": 0.2}})
-    {'seed': 0, 'search': {'lr': 0.2, 'epochs': 5}}
-    """
+    """The values of ``base``, replaced by the given ones also inside of sections."""
     merged = {**base, **given}
     for name, value in given.items():
         inner = base.get(name)

@@ -188,12 +188,6 @@ def load_trained(model: nn.Module, name: str, given: str) -> None:
 
 
 def absolute_spec(spec: str) -> str:
-    """A path.py:function with an absolute path, so that it is found from any working folder.
-
-    >>> absolute_spec("resnet20")
-    'resnet20'
-    >>> absolute_spec("nets.py:tiny") == f"{Path('nets.py').resolve()}:tiny"
-    True
-    """
+    """A path.py:function with an absolute path, so that it is found from any working folder."""
     path, colon, name = spec.rpartition(":")
     return f"{Path(path).resolve()}:{name}" if colon else spec

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from tyro.conf import arg
 
-from ..presets import PRETRAIN_EPOCHS
+from ..presets import PRESETS
 from ..settings import (
     FRACTION,
     RATIOS,
@@ -168,7 +168,7 @@ class Search(SpaceOptions, RunOptions, Searching):
     """What the network may cost: a fraction of what it costs now (0.5) or a number (20M)."""
     weights: Text = None
     """Trained weights to start from: a file, or the run folder of tas train."""
-    pretrain_epochs: Annotated[int, at_least(0)] = PRETRAIN_EPOCHS["quick"]
+    pretrain_epochs: Annotated[int, at_least(0)] = PRESETS["quick"].pretrain_epochs
     """Without them: epochs of plain training before the search."""
     validation: Annotated[float, FRACTION] = 0.0
     """Share of the training set that is held out of the search (0: none)."""
@@ -180,11 +180,7 @@ class Search(SpaceOptions, RunOptions, Searching):
 
 
 def option_names(kind: Any) -> list[str]:
-    """All options of a command, as they are written behind ``--``.
-
-    >>> "weight-decay" in option_names(Train)
-    True
-    """
+    """All options of a command, as they are written behind ``--``."""
     names = []
     for entry in fields(kind):
         inner = entry.type if hasattr(entry.type, "__dataclass_fields__") else None

@@ -9,7 +9,7 @@ from typing import Any
 
 import tyro
 
-from ..presets import PRETRAIN_EPOCHS, SEARCHES, STUDENTS, TEACHERS, TRAININGS
+from ..presets import PRESETS
 from ..settings import Distilling, Searching, Training
 from ..spelling import nearest
 from . import options, pruning_options, query_options
@@ -31,13 +31,6 @@ def parse(name: str, kind: Any, arguments: list[str]) -> Any:
     """The options of a command: defaults, then preset, then config file, then command line.
 
     None if the arguments asked for help, which is printed.
-
-    >>> from transformable.cli.options import Train
-    >>> parse("train", Train, ["--preset", "paper", "--epochs", "3"]).batch_size
-    256
-    >>> parse("train", Train, ["--epoch", "3"])
-    Traceback (most recent call last):
-    ValueError: unknown option '--epoch'; did you mean '--epochs'?
     """
     base = _base(kind, arguments)
     message = io.StringIO()
@@ -67,19 +60,20 @@ def _base(kind: Any, arguments: list[str]) -> Any:
     return start if file is None else _expanded(read_config(file, start), start)
 
 
-def _with_preset(base: Any, preset: str, data: str) -> Any:
+def _with_preset(base: Any, name: str, data: str) -> Any:
     """The options with the settings of a preset."""
-    if preset not in TRAININGS:
-        raise ValueError(f"unknown preset {preset!r}; use one of {', '.join(TRAININGS)}")
+    preset = {str(known): settings for known, settings in PRESETS.items()}.get(name)
+    if preset is None:
+        raise ValueError(f"unknown preset {name!r}; use one of {', '.join(PRESETS)}")
     if isinstance(base, PruningOptions):
-        sections: dict[str, Any] = {"train": TEACHERS, "search": SEARCHES, "student": STUDENTS}
-        return replace(base, **{name: presets[preset](data) for name, presets in sections.items()})
+        teacher, search, student = preset.teacher(data), preset.search(data), preset.student(data)
+        return replace(base, train=teacher, search=search, student=student)
     if isinstance(base, Search):
-        base = replace(base, pretrain_epochs=PRETRAIN_EPOCHS[preset])
-    parts: Any = ((Searching, SEARCHES), (Distilling, STUDENTS), (Training, TRAININGS))
-    for part, presets in parts:
+        base = replace(base, pretrain_epochs=preset.pretrain_epochs)
+    parts = ((Searching, preset.search), (Distilling, preset.student), (Training, preset.training))
+    for part, settings in parts:
         if isinstance(base, part):
-            return replace(base, **vars(presets[preset](data)))
+            return replace(base, **vars(settings(data)))
     return base
 
 

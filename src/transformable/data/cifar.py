@@ -96,11 +96,7 @@ Arrays = tuple[NDArray[np.uint8], NDArray[Any]]
 
 
 def image_size(text: str) -> int:
-    """The size of the images, from what follows the name of the dataset.
-
-    >>> image_size(""), image_size("16")
-    (32, 16)
-    """
+    """The size of the images, from what follows the name of the dataset."""
     if text not in ("", "4", "8", "16"):
         raise ValueError(f"the images of CIFAR cannot be averaged to {text!r}; give 4, 8, 16")
     return int(text or SIZE)

@@ -38,11 +38,7 @@ class Timing:
 def time_calls(
     calls: Mapping[str, Callable[[], object]], *, rounds: int = ROUNDS, seconds: float = SECONDS
 ) -> dict[str, Timing]:
-    """Call each once per round, for ``rounds`` rounds or, after 5 rounds, up to ``seconds``.
-
-    >>> sorted(time_calls({"a": lambda: None, "b": lambda: time.sleep(0.002)}, rounds=5).items())[0]
-    ('a', Timing(median_ms=..., low_ms=..., high_ms=...))
-    """
+    """Call each once per round, for ``rounds`` rounds or, after 5 rounds, up to ``seconds``."""
     for call in calls.values():
         for _ in range(3):  # warm-up
             call()

@@ -15,10 +15,10 @@ from ..costing.budget import Budget
 from ..data import Dataset
 from ..methods import Method, load_method
 from ..networks.blueprint import Blueprint
-from ..presets import SEARCHES, STUDENTS, quick_teacher
+from ..presets import PRESETS
 from ..runs.progress import Progress
 from ..runs.run_folder import Run
-from ..settings import Distilling, Metric, Preset, Searching, Training
+from ..settings import Distilling, Metric, Searching, Training
 from ..shape import Shape
 from ..tracing.space import Space
 from ..training.devices import make_fabric
@@ -92,22 +92,15 @@ def prune(
     >>> from transformable import models
     >>> from transformable.data import from_tensors
     >>> images = torch.rand(40, 3, 8, 8), torch.arange(40) % 2
-    >>> net = models.build("resnet20", num_classes=2)
+    >>> data, net = from_tensors(images, images), models.build("resnet20", num_classes=2)
     >>> short = {"epochs": 1, "batch_size": 10}
-    >>> pruned = prune(
-    ...     net,
-    ...     from_tensors(images, images, validation=0),
-    ...     budget=0.5,
-    ...     training=Training(**short),
-    ...     searching=Searching(**short),
-    ...     distilling=Distilling(**short),
-    ... )
-    >>> before, after = pruned.summary["before"]["macs"], pruned.summary["after"]["macs"]
-    >>> 0.475 <= after / before <= 0.525
+    >>> settings = {"training": Training(**short), "searching": Searching(**short)}
+    >>> pruned = prune(net, data, budget=0.5, **settings, distilling=Distilling(**short))
+    >>> 0.475 <= pruned.summary["after"]["macs"] / pruned.summary["before"]["macs"] <= 0.525
     True
     """
     name = data.info.name
-    preset: Preset = "trained" if trained else "quick"
+    preset = PRESETS["trained" if trained else "quick"]
     space = space or Space.trace(model, data.info.input_shape)
     job = PruningJob(
         model=copy.deepcopy(model),
@@ -117,9 +110,9 @@ def prune(
         budget=Budget.of(budget, space, metric=metric, tolerance=tolerance),
         method=load_method(method) if isinstance(method, str) else method,
         method_name=method if isinstance(method, str) else getattr(method, "__name__", "own"),
-        training=training or quick_teacher(name),
-        searching=searching or SEARCHES[preset](name),
-        distilling=distilling or STUDENTS[preset](name),
+        training=training or preset.teacher(name),
+        searching=searching or preset.search(name),
+        distilling=distilling or preset.student(name),
         blueprint=Blueprint(
             model=None,
             num_classes=data.info.num_classes,

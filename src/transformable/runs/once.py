@@ -24,13 +24,6 @@ def once(
     Without a folder nothing is kept. Where several processes do the work together, only the first
     has a folder, and ``share`` sends what it found there to the others. A folder that another
     process has open is refused, or waited for.
-
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp()) / "run"
-    >>> once(folder, {"seed": 0}, lambda run: {"shape": "small"})
-    {'shape': 'small'}
-    >>> once(folder, {"seed": 0}, lambda run: {"shape": "never computed"})
-    {'shape': 'small'}
     """
     with (
         nullcontext()

@@ -17,14 +17,7 @@ class Progress:
 
 
 class Titled(Progress):
-    """Reports one part of a job, with the title of that part in front.
-
-    >>> class Loud(Progress):
-    ...     def start(self, what, total, done):
-    ...         print(what)
-    >>> Titled("2/3 search", Loud()).start("searching", 10, 0)
-    2/3 search: searching
-    """
+    """Reports one part of a job, with the title of that part in front."""
 
     def __init__(self, title: str, progress: Progress) -> None:
         self._title, self._progress = title, progress

@@ -25,17 +25,7 @@ FORMAT = 2
 
 
 class Run:
-    """A folder that one process at a time may write, and that belongs to one set of settings.
-
-    >>> import tempfile
-    >>> folder = tempfile.mkdtemp() + "/run"
-    >>> with Run.open(folder, {"epochs": 2, "device": "cpu"}) as run:
-    ...     run.start()
-    >>> Run.open(folder, {"epochs": 2, "device": "cuda"}, may_differ={"device"}).close()
-    >>> Run.open(folder, {"epochs": 3, "device": "cpu"})
-    Traceback (most recent call last):
-    ValueError: ... belongs to another config: epochs is 2 there and 3 here; ...
-    """
+    """A folder that one process at a time may write, and that belongs to one set of settings."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], lock: IO[str]) -> None:
         self.folder, self._settings, self._lock = folder, settings, lock
@@ -233,11 +223,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def first_difference(
     there: Mapping[str, Any], here: Mapping[str, Any], may_differ: Collection[str] = ()
 ) -> str | None:
-    """The first setting with two different values, in words.
-
-    >>> first_difference({"train": {"lr": 0.1}}, {"train": {"lr": 0.2}})
-    'train.lr is 0.1 there and 0.2 here'
-    """
+    """The first setting with two different values, in words."""
     there, here = flat_settings(there), flat_settings(here)
     for name in {**there, **here}:
         before, now = there.get(name, "not given"), here.get(name, "not given")
@@ -247,11 +233,7 @@ def first_difference(
 
 
 def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Settings with those of inner sections by their full names.
-
-    >>> flat_settings({"seed": 0, "search": {"lr": 0.1}})
-    {'seed': 0, 'search.lr': 0.1}
-    """
+    """Settings with those of inner sections by their full names."""
     flat: dict[str, Any] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):

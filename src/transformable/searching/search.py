@@ -27,6 +27,7 @@ from .sensitivity import sensitivities
 __all__ = ["Searched", "search"]
 
 SAMPLE = 2048  # training images that a trained network is asked about
+SHARPNESS = 8.0  # by how much a logit falls if the answers change by one nat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,10 +85,10 @@ def search(
     files = SearchFiles(run, space)
     model = _sorted(model, space, dataset.train, settings, session)
     net = make_supernet(model, space, settings, seed).to(fabric.device)
-    if settings.start == "sensitivity":
+    if settings.start == "answers":
         images = sample_images(dataset.train, SAMPLE, seed).images
         found = sensitivities(model, space, images, fabric)
-        net.set_logits({name: -settings.sharpness * row for name, row in found.items()})
+        net.set_logits({name: -SHARPNESS * row for name, row in found.items()})
     search_step = SearchStep(net, budget, settings, steps, fabric)
     checkpointer = Checkpointer(session, search_step.parts())
     with checkpointer, preserve_random_state(fabric):
@@ -133,7 +134,7 @@ def _sorted(
     if not settings.sort:
         return model
     scores = None
-    if settings.importance == "answers":
+    if settings.start == "answers":
         images = sample_images(split, SAMPLE, session.seed).images
         batches = (session.fabric.to_device(part) for part in torch.split(images, SAMPLE // 8))
         scores = fisher_importance(model.to(session.fabric.device), space, batches)

@@ -82,14 +82,7 @@ class ChannelGroups:
         return sums
 
     def mean(self, values: Iterable[tuple[int, Tensor]]) -> dict[str, Tensor]:
-        """For each channel of a group, the mean of its values (0 if there is none).
-
-        >>> from transformable import models
-        >>> groups = ChannelGroups(Space.trace(models.build("resnet20"), (3, 32, 32)))
-        >>> index = groups.space.layers[0].outputs  # of the stem
-        >>> groups.mean([(index, torch.ones(16)), (index, torch.zeros(16))])["stem.0"][:3]
-        tensor([0.5000, 0.5000, 0.5000])
-        """
+        """For each channel of a group, the mean of its values (0 if there is none)."""
         sums, counts = ({group: [0.0] * n for group, n in self.sizes.items()} for _ in range(2))
         for index, each in values:
             for channel, value in zip(self.channels[index], each.tolist(), strict=True):

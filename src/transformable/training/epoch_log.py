@@ -18,15 +18,6 @@ class EpochLog:
     """Collects a row for each step and moves the rows, when flushed, into the state of the loop.
 
     ``on_flush`` is given the new rows and returns them as plain numbers.
-
-    >>> state = LoopState()
-    >>> log = EpochLog(state, on_flush=lambda rows: rows)
-    >>> log.add({"loss": 1.0})
-    >>> log.add({"loss": 0.5})
-    >>> log.flush()
-    >>> log.close_epoch({"epoch": 1, "loss": sum(row["loss"] for row in state.rows) / 2})
-    >>> state.history, state.rows
-    ([{'epoch': 1, 'loss': 0.75}], [])
     """
 
     def __init__(self, state: LoopState, on_flush: Callable[[list[Row]], list[Row]]) -> None:
