@@ -9,13 +9,11 @@ images CIFAR-10's test set, normalised with ImageNet's mean and std as they were
 import argparse
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 import transformable as tas
-from transformable.data import TensorSplit
 from transformable.methods.random import draw_shape
 from transformable.networks.weights import load_weights
 
@@ -34,9 +32,7 @@ def main() -> None:
 
     network = PaddedResNet().eval()
     load_weights(network, args.weights)
-    test = tas.data.load("cifar10", args.data_dir).test
-    assert isinstance(test, TensorSplit)
-    test = replace(test, mean=255 * torch.tensor(MEAN), std=255 * torch.tensor(STD))
+    test = tas.data.load("cifar10", args.data_dir, mean=MEAN, std=STD).test
 
     space = tas.Space.trace(network, (3, 32, 32))
     same = tas.slim(network, space, space.full)

@@ -53,16 +53,9 @@ def test_the_network_that_somebody_else_trained() -> None:
     network = runpy.run_path(str(EXAMPLES / "pretrained.py"))["resnet20"]().eval()
     twin = randomise(PaddedResNet()).eval()
     network.load_state_dict(twin.state_dict())
-    pixels = torch.randint(0, 256, (2, 3, 32, 32), generator=torch.Generator().manual_seed(0))
-    (x, theirs) = (
-        (pixels - torch.tensor(mean).view(3, 1, 1)) / torch.tensor(std).view(3, 1, 1)
-        for mean, std in (
-            ((125.3, 123.0, 113.9), (63.0, 62.1, 66.7)),
-            ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)),
-        )
-    )
+    x = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        assert torch.allclose(network(x), twin(theirs), atol=1e-4)
+        assert torch.allclose(network(x), twin(x), atol=1e-4)
     space = tas.Space.trace(network, (3, 32, 32))
     assert space.depths == {f"layer{i}": (1, 2, 3) for i in (1, 2, 3)}
     assert not space.fixed
