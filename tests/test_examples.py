@@ -11,8 +11,7 @@ import torch
 
 import transformable as tas
 from support.networks import PaddedResNet, randomise
-from transformable.presets import quick_search
-from transformable.pruning import prune as pruning
+from transformable.presets import PRESETS
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -34,7 +33,9 @@ def test_a_network_of_ones_own_in_a_script(
 
 def test_a_notebook_cell_by_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(pruning, "quick_search", lambda data: replace(quick_search(data), epochs=1))
+    quick = PRESETS["quick"]
+    short = quick._replace(search=lambda data: replace(quick.search(data), epochs=1))
+    monkeypatch.setitem(PRESETS, "quick", short)
     notebook = json.loads((EXAMPLES / "prune.ipynb").read_text())
     # fewer epochs than a reader would want
     cells = ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]

@@ -201,3 +201,18 @@ def test_with_a_teacher_the_settings_are_those_of_a_trained_network() -> None:
     assert parse("prune", Prune, ["--data=cifar10"]).search == PRESETS["quick"].search("cifar10")
     paper = parse("prune", Prune, ["--teacher=weights.pt", "--data=cifar10", "--preset=paper"])
     assert paper.search == PRESETS["paper"].search("cifar10")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--epochs", "abc"], "--epochs must be a whole number, not 'abc'"),
+        (["--seed", "1.5"], "--seed must be a whole number, not '1.5'"),
+        (["--ratios", "2", "x"], "--ratios must be numbers, not '2', 'x'"),
+        (["--student.lr", "high"], "--student.lr must be a number, not 'high'"),
+    ],
+)
+def test_words_that_are_no_numbers(words: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match="must be") as caught:
+        parse("prune", Prune, words)
+    assert str(caught.value) == message

@@ -154,7 +154,7 @@ def test_another_config_in_the_same_folder_is_refused(
     assert (
         "belongs to another config: student.epochs is 4 there and 5 here" in capsys.readouterr().err
     )
-    assert run(folder, "--out=whole", "--teacher=other.pt") == 2
+    assert run(folder, "--out=whole", "--preset=quick", "--teacher=other.pt") == 2
     assert "teacher is not given there and other.pt here" in capsys.readouterr().err
     short = [option for option in OPTIONS if not option.startswith("--batch-size")]
     monkeypatch.chdir(folder)
@@ -168,7 +168,7 @@ def test_a_teacher_from_a_run_or_a_file(whole: Path, folder: Path) -> None:
     weights = {f"module.{n}": t for n, t in load_file(teacher / "model.safetensors").items()}
     torch.save({"state_dict": weights}, folder / "theirs.pt")
     for out, given in (("run", str(whole)), ("file", "theirs.pt")):
-        assert run(folder, f"--out={out}", f"--teacher={given}") == 0
+        assert run(folder, f"--out={out}", "--preset=quick", f"--teacher={given}") == 0
         assert result(folder / out)["shape"] == result(whole)["shape"]
         assert result(folder / out)["after"]["accuracy"] == result(whole)["after"]["accuracy"]
         assert result(folder / out)["before"]["accuracy"] == result(whole)["before"]["accuracy"]
@@ -198,7 +198,7 @@ def test_a_teacher_that_cannot_be_used_is_refused_in_one_line(
         file.write_bytes(good.read_bytes()[:-100])
     elif damage == "pickle":
         torch.save({"state_dict": Evil()}, file)
-    assert run(folder, "--out=refused", f"--teacher={file}") == 2
+    assert run(folder, "--out=refused", "--preset=quick", f"--teacher={file}") == 2
     error = capsys.readouterr().err
     assert reason in error
     assert error.count("\n") == 1
@@ -209,7 +209,10 @@ def test_a_teacher_that_cannot_be_used_is_refused_in_one_line(
 def test_a_run_of_another_network_is_no_teacher(
     whole: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(folder, "--out=refused", "--model=resnet20", f"--teacher={whole}") == 2
+    assert (
+        run(folder, "--out=refused", "--model=resnet20", "--preset=quick", f"--teacher={whole}")
+        == 2
+    )
     assert "net.py:net, not a resnet20; use --model " in capsys.readouterr().err
 
 
@@ -330,9 +333,9 @@ def test_a_teacher_may_go_once_its_weights_are_in_the_run(
     shutil.copy(whole / "teacher" / "model.safetensors", folder / "lent.safetensors")
     with monkeypatch.context() as patch:
         patch.setattr("transformable.pruning.steps._timed_method", interrupt)
-        assert run(folder, "--out=lent", "--teacher=lent.safetensors") == 130
+        assert run(folder, "--out=lent", "--preset=quick", "--teacher=lent.safetensors") == 130
     (folder / "lent.safetensors").unlink()
-    assert run(folder, "--out=lent", "--teacher=lent.safetensors") == 0
+    assert run(folder, "--out=lent", "--preset=quick", "--teacher=lent.safetensors") == 0
     assert result(folder / "lent")["shape"] == result(whole)["shape"]
 
 

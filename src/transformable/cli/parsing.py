@@ -106,8 +106,15 @@ def _one_line(box: str, kind: Any) -> str:
         known = sorted((n for n in option_names(kind) if n != "run"), key=general.__contains__)
         hint = nearest(token.partition("=")[0].lstrip("-"), known)
         return f"unknown option {token!r}; " + hint.replace(" '", " '--")
-    if found := re.match(r"Error parsing (--\S+): invalid literal for int\(\).*: (.*)", text):
+    whole = (
+        r"Error parsing (--\S+): (?:invalid literal for int\(\).*: |no type .*\|INT .*?\[)('.*?')"
+    )
+    if found := re.match(whole, text):
         return f"{found[1]} must be a whole number, not {found[2]}"
+    if found := re.search(
+        r"parsing (--\S+): Could not find valid parse for arguments: \[(.*?)\]", text
+    ):
+        return f"{found[1]} must be numbers, not {found[2]}"
     if found := re.match(r"Error parsing (--\S+): could not convert string to float: (.*)", text):
         return f"{found[1]} must be a number, not {found[2]}"
     return re.sub(r"^Error parsing \w+: ", "", text)

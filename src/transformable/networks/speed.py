@@ -120,7 +120,8 @@ def describe_speedup(rows: list[dict[str, Any]]) -> str:
     sentences = [f"The small network is faster: {join_words(fast)}."] if fast else []
     if slow:
         sentences.append(
-            f"It is not faster {join_words(slow)}. Fewer MACs need not take less time: "
+            f"{'It' if fast else 'The small network'} is not faster {join_words(slow)}. "
+            "Fewer MACs need not take less time: "
             "a small layer can take longer to call than to compute, and a narrow, odd width can "
             "fill the processor worse than the full one (widths in multiples of 8, --divisor 8, "
             "may help)."
