@@ -55,7 +55,7 @@ def test_what_is_not_faster_is_said() -> None:
     assert "It is not faster in PyTorch at batch 1 (1.00)." in said
     assert "not faster" not in describe_speedup([row(64, 10.0, 5.0)])
     assert describe_speedup([row(1, 1.0, 2.0)]).startswith(
-        "It is not faster in PyTorch at batch 1 (0.50)."
+        "The small network is not faster in PyTorch at batch 1 (0.50)."
     )
 
 
