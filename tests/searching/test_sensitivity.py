@@ -4,17 +4,25 @@ from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 import transformable as tas
-from support.method_inputs import context, network
+from support.method_inputs import context
+from support.method_inputs import network as any_network
 from transformable.methods import load_method
 from transformable.searching.sensitivity import sensitivities
 from transformable.training.calibration import recalibrate
 from transformable.training.devices import make_fabric
 
 
+def network() -> tuple[nn.Module, tas.Space]:
+    """A ResNet-20 with few candidates: each is a network to be built and run."""
+    net, _ = any_network("resnet20")
+    return net, tas.Space.trace(net, (3, 8, 8), ratios=(0.3, 0.5, 1.0), depth_step=2)
+
+
 def test_channels_that_nothing_reads_may_go_for_nothing() -> None:
-    net, space = network("resnet20")
+    net, space = network()
     with torch.no_grad():
         net.get_parameter("stages.1.1.conv2.weight")[:, 16:] = 0
     torch.manual_seed(0)
@@ -54,7 +62,7 @@ def trained(epochs: int) -> tas.Searching:
 
 
 def test_without_an_epoch_the_shape_is_that_of_the_sensitivities() -> None:
-    net, space = network("resnet20")
+    net, space = network()
     given = replace(context(), searching=trained(0))
     budget = tas.Budget.of(0.5, space)
     found = tas.search(net, given.dataset, budget, trained(0), space=space)
@@ -75,7 +83,7 @@ def test_without_an_epoch_the_shape_is_that_of_the_sensitivities() -> None:
 
 
 def test_the_small_network_keeps_the_weights_of_the_search() -> None:
-    net, space = network("resnet20")
+    net, space = network()
     budget = tas.Budget.of(0.5, space)
     given = replace(context(), searching=trained(2))
     inherited = load_method("tas")(net, space, budget, given)
