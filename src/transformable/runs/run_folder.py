@@ -206,8 +206,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{path} cannot be read ({error}); choose another folder") from None
     if settings.pop("format", 1) != FORMAT:
         raise ValueError(
-            f"run folder {folder} was made by another version of transformable, whose settings this "
-            "one cannot read; choose another folder"
+            f"run folder {folder} was made by another version of transformable, whose settings "
+            "this one cannot read; choose another folder"
         )
     return settings
 
