@@ -36,6 +36,8 @@ Residual = Literal["pad", "project", "tied"]
 Sizes = Literal["both", "width", "depth"]
 
 Start = Literal["even", "answers"]
+Targets = Literal["labels", "answers"]
+Images = Literal["halves", "shared"]
 Align = Literal["pool", "linear", "pad"]
 Sampling = Literal["gumbel", "softmax"]
 Pull = Literal["piecewise", "multiplier"]
@@ -159,15 +161,25 @@ class Searching(Training):
     """
 
     epochs: Annotated[int, at_least(0)] = 10
-    """Passes over the half of the training set that the weights learn from (0: the shape is derived
-    from the probabilities at the start)."""
+    """Passes over the training images; with images=halves each of them teaches either the weights
+    or the sizes (0: the shape is derived from the probabilities at the start)."""
     sort: bool = True
     """Put the most important channels of each layer first before the search begins."""
     start: Start = "even"
     """Where the search starts: from even probabilities, with channels sorted by their weights; or
     (answers) from how much the answers of the trained network depend on each channel and size."""
+    targets: Targets = "labels"
+    """What is learned from: the labels, or the labels and the answers of the trained network, as in
+    distillation."""
+    images: Images = "halves"
+    """Which images the weights and the sizes learn from: each from its own half of them, in turn;
+    or (shared) both from all of them, in one step."""
     inherit: bool = False
-    """Start the small network from the weights that the search has trained."""
+    """Start the small network from the weights that the search has trained, and continue the
+    schedule of the learning rate in its training."""
+    judged: Annotated[int, at_least(0)] = 0
+    """How many shapes are drawn from the learned probabilities and compared on held-out images; the
+    best is taken (0: the most probable one)."""
     hold_epochs: Annotated[float, at_least(0)] = 0.0
     """Epochs at the beginning of the search in which only the weights learn."""
     select: Annotated[int, at_least(1)] = 2

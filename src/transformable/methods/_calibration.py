@@ -18,11 +18,19 @@ class CalibratedEvaluator:
         seed = context.session.seed
         self._calibration = sample_images(context.dataset.train, calibration, seed)
         self.held_out = sample_images(context.dataset.validation, held_out, seed)
+        self._seen, self._all = 0, len(context.dataset.train)
+
+    @property
+    def passes(self) -> float:
+        """Passes over the training images that were spent; a forward pass alone is a third."""
+        return self._seen / self._all / 3
 
     def recalibrate(self, network: nn.Module) -> nn.Module:
+        self._seen += len(self._calibration)
         # shuffled batches are whole ones: a batch norm fails on a last batch of one image
         batches = self._calibration.shuffled(BATCH, seed=self._session.seed, epoch=0)
         return recalibrate(network, (x for x, _ in batches), self._session.fabric)
 
     def evaluate(self, network: nn.Module) -> dict[str, float]:
+        self._seen += len(self.held_out)
         return evaluate(self.recalibrate(network), self.held_out, fabric=self._session.fabric)

@@ -65,7 +65,8 @@ def amc(model: nn.Module, space: Space, budget: Budget, context: Context) -> Met
         shape = environment.shape_in_band(widths)
         small = evaluator.recalibrate(slim(model, space, shape)).train(model.training)
     notes = {"episodes": len(episodes), "accuracy": accuracy, "judged_by": len(evaluator.held_out)}
-    return MethodResult(shape=shape, model=small, cost=budget.cost(space, shape), notes=notes)
+    cost, passes = budget.cost(space, shape), evaluator.passes
+    return MethodResult(shape=shape, model=small, cost=cost, notes=notes, passes=passes)
 
 
 class Environment:

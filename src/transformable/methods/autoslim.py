@@ -67,7 +67,14 @@ def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -
         shape = drop_single_channels(groups, budget, scores, shape)
         small = evaluator.recalibrate(slim(network, space, shape)).train(model.training)
     notes = {"steps": steps, "judged_by": len(evaluator.held_out)}
-    return MethodResult(shape=shape, model=small, cost=budget.cost(space, shape), notes=notes)
+    return MethodResult(
+        shape=shape,
+        model=small,
+        cost=budget.cost(space, shape),
+        notes=notes,
+        # the largest, the smallest and the random networks, at each step
+        passes=(2 + RANDOM) * context.searching.epochs + evaluator.passes,
+    )
 
 
 def sandwich(

@@ -33,6 +33,11 @@ class MethodResult:
     """Its cost, in the metric of the budget."""
     notes: dict[str, Any] = field(default_factory=dict)
     """Further results of the method, as JSON values."""
+    passes: float = 0.0
+    """Passes over the training images, forward and backward, that the method has spent; one that
+    is forward only counts a third."""
+    epochs_before: float = 0.0
+    """Epochs of the schedule of the network's training that the method has done already."""
     after_epoch: Callable[[nn.Module], None] | None = None
     """To be called after each epoch of the network's training."""
     restore_budget: Callable[[nn.Module], int] | None = None
@@ -53,6 +58,8 @@ class Context:
     """How long, and with which settings, a method may train."""
     session: Session = field(default_factory=Session)
     """The seed, the devices, and the run folder in which a long training is kept."""
+    epochs_after: int = 0
+    """For how many epochs the small network will be trained afterwards."""
 
     def __post_init__(self) -> None:
         dataset = self.dataset
@@ -89,10 +96,12 @@ class Context:
         return student_network(model, space, shape, transfer="init", sort=False, seed=seed)
 
 
-def slimmed(model: nn.Module, space: Space, budget: Budget, shape: Shape) -> MethodResult:
+def slimmed(
+    model: nn.Module, space: Space, budget: Budget, shape: Shape, *, passes: float = 0.0
+) -> MethodResult:
     """The result that keeps the channels of a shape with their weights in ``model``."""
     small, cost = slim(model, space, shape), budget.cost(space, shape)
-    return MethodResult(shape=shape, model=small, cost=cost)
+    return MethodResult(shape=shape, model=small, cost=cost, passes=passes)
 
 
 Method = Callable[[nn.Module, Space, Budget, Context], MethodResult]

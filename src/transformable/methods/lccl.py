@@ -130,6 +130,7 @@ def lccl(model: nn.Module, space: Space, budget: Budget, context: Context) -> Me
         model=network.train(model.training),
         cost=cost,
         notes=notes,
+        passes=context.searching.epochs,
         after_epoch=reset_thresholds,
         restore_budget=restore_budget,
     )

@@ -33,7 +33,7 @@ def slimming(model: nn.Module, space: Space, budget: Budget, context: Context) -
     net = copy.deepcopy(model)
     context.train(net, objective=sparse_objective(groups, context.searching.label_smoothing))
     shape = keep_by_rank(groups, budget, norm_scales(net, groups))
-    return slimmed(net, space, budget, shape)
+    return slimmed(net, space, budget, shape, passes=context.searching.epochs)
 
 
 def sparse_objective(groups: ChannelGroups, label_smoothing: float = 0.0) -> Objective:

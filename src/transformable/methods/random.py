@@ -1,15 +1,18 @@
 """Random search: draw shapes inside the budget, train each briefly, keep the best.
 
 The baseline of DARTS: Differentiable Architecture Search. Liu, Simonyan, Yang. ICLR 2019.
-Each shape starts from the channels of the trained network, and is tested on held-out images.
+Each shape starts from the channels of the trained network, sees its share of the images of a
+search, and is tested on held-out images.
 """
 
 from dataclasses import replace
+from math import ceil
 
 import torch
 from torch import nn
 
 from ..costing.budget import Budget
+from ..data import stratified
 from ..searching.derive import derive
 from ..shape import Shape
 from ..tracing.space import Space
@@ -23,10 +26,17 @@ TRIES = 5_000  # samples of the space before a shape is derived from random prob
 
 def random(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     generator = torch.Generator().manual_seed(context.session.seed)
-    # together about as long as one search
-    searching = replace(context.searching, epochs=max(1, context.searching.epochs // SHAPES))
-    session = replace(context.session, run=None)
-    context = replace(context, searching=searching, session=session)
+    # all shapes together see as many images as a search of so many epochs
+    share = max(1, context.searching.epochs) / SHAPES
+    epochs, train = ceil(share), context.dataset.train
+    if share < epochs:
+        train = train.subset(stratified(train.labels, share / epochs, context.session.seed)[1])
+    context = replace(
+        context,
+        dataset=replace(context.dataset, train=train),
+        searching=replace(context.searching, epochs=epochs),
+        session=replace(context.session, run=None),
+    )
     accuracies: dict[Shape, float] = {}
     best: nn.Module = model
     for _ in range(SHAPES):
@@ -40,7 +50,9 @@ def random(model: nn.Module, space: Space, budget: Budget, context: Context) -> 
         accuracies[shape] = accuracy
     shape = max(accuracies, key=lambda each: accuracies[each])
     notes = {"held_out_accuracies": [round(value, 4) for value in accuracies.values()]}
-    return MethodResult(shape=shape, model=best, cost=budget.cost(space, shape), notes=notes)
+    passes = share * len(accuracies)
+    cost = budget.cost(space, shape)
+    return MethodResult(shape=shape, model=best, cost=cost, notes=notes, passes=passes)
 
 
 def draw_shape(space: Space, budget: Budget, generator: torch.Generator) -> Shape:

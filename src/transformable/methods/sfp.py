@@ -33,7 +33,8 @@ def sfp(model: nn.Module, space: Space, budget: Budget, context: Context) -> Met
 
     largest_filters()  # an impossible budget is refused before the training
     context.train(net, after_epoch=lambda _: zero_filters(net, groups, largest_filters()))
-    return slimmed(net, space, budget, largest_filters())
+    passes = context.searching.epochs
+    return slimmed(net, space, budget, largest_filters(), passes=passes)
 
 
 @torch.no_grad()

@@ -23,13 +23,28 @@ __all__ = ["both", "depth", "width"]
 
 def both(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Search widths and depths."""
-    found = search(model, context.dataset, budget, context.searching, context.session, space=space)
-    if context.searching.inherit:
+    settings = context.searching
+    found = search(
+        model,
+        context.dataset,
+        budget,
+        settings,
+        context.session,
+        space=space,
+        epochs_after=context.epochs_after if settings.inherit else 0,
+    )
+    if settings.inherit:
         small = found.net.extract(found.shape).to(torch.device("cpu"))
     else:
         small = context.slim(found.model, space, found.shape)
-    notes = {"derived_by": found.derived.how, "given_up": found.derived.given_up}
-    return MethodResult(shape=found.shape, model=small, cost=found.derived.cost, notes=notes)
+    return MethodResult(
+        shape=found.shape,
+        model=small,
+        cost=found.derived.cost,
+        notes={"derived_by": found.derived.how, "given_up": found.derived.given_up},
+        passes=settings.epochs,
+        epochs_before=settings.epochs if settings.inherit else 0,
+    )
 
 
 def width(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:

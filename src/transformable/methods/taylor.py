@@ -48,7 +48,7 @@ def taylor(model: nn.Module, space: Space, budget: Budget, context: Context) -> 
     context.train(net, after_epoch=close)
     shape = drop_single_channels(gates.groups, budget, gates.importance(), gates.shape())
     gates.remove()
-    return slimmed(net, space, budget, shape)
+    return slimmed(net, space, budget, shape, passes=rounds)
 
 
 class Gates:

@@ -46,6 +46,9 @@ class PruningJob:
     """The command line, to be shown in the report."""
     folders: Mapping[str, str] = field(default_factory=dict)
     """Where the run folders "teacher" and "search" are, if not in that of the job."""
+    passes: float | None = None
+    """Passes over the training images in all: the small network is trained with those that the
+    method leaves (None: for the epochs of its settings)."""
     export: bool = True
     """Whether the small network is also written for use without this package."""
 

@@ -18,11 +18,15 @@ from ..networks.weights import load_weights
 from ..runs.run_folder import Run
 from ..shape import Shape
 from ..slimming.slim import slim
+from ..training.calibration import BATCH, recalibrate, sample_images
 from ..training.distill import distill
 from ..training.evaluate import evaluate
 from ..training.session import MOVABLE, Session
-from ..training.train import train
+from ..training.train import preserve_random_state, train
 from .job import PruningJob
+
+RECALIBRATED = 2048  # training images that set the statistics of a network that was cut
+SPENT = ("passes", "epochs_before")
 
 __all__ = ["apply_method", "blueprint_of", "train_student", "train_teacher"]
 
@@ -68,6 +72,7 @@ def apply_method(job: PruningJob, session: Session) -> tuple[MethodResult, float
             "cost": result.cost,
             "notes": result.notes,
             "measured": result.restore_budget is not None,
+            **{name: getattr(result, name) for name in SPENT},
             "seconds": seconds,
         }
 
@@ -87,8 +92,8 @@ def apply_method(job: PruningJob, session: Session) -> tuple[MethodResult, float
     shape = Shape.from_dict(record["shape"])
     model = slim(job.model, job.space, shape)
     load_weights(model, folder / "model.safetensors")
-    found = MethodResult(shape=shape, model=model, cost=record["cost"], notes=record["notes"])
-    return found, record["seconds"]
+    kept = {name: record[name] for name in ("cost", "notes", *SPENT)}
+    return MethodResult(shape=shape, model=model, **kept), record["seconds"]
 
 
 def _timed_method(job: PruningJob, session: Session) -> tuple[MethodResult, float]:
@@ -99,9 +104,16 @@ def _timed_method(job: PruningJob, session: Session) -> tuple[MethodResult, floa
         run.start()
     before = 0.0 if clock is None or not clock.exists() else json.loads(clock.read_text())
     start = time.perf_counter()
-    context = Context(dataset=job.dataset, searching=job.searching, session=session)
+    context = Context(
+        dataset=job.dataset,
+        searching=job.searching,
+        session=session,
+        epochs_after=job.distilling.epochs,
+    )
     try:
         result = job.method(job.model, job.space, budget, context)
+        if result.restore_budget is None:
+            _recalibrate(result.model, context)
     finally:
         seconds = before + time.perf_counter() - start
         if clock is not None:
@@ -114,20 +126,37 @@ def _timed_method(job: PruningJob, session: Session) -> tuple[MethodResult, floa
     return result, seconds
 
 
+def _recalibrate(network: nn.Module, context: Context) -> None:
+    """Give the batch norms of a network whose channels were cut the statistics that it has now."""
+    session, training = context.session, network.training
+    sample = sample_images(context.dataset.train, RECALIBRATED, session.seed)
+    batches = (x for x, _ in sample.shuffled(BATCH, seed=session.seed, epoch=0))
+    with preserve_random_state(session.fabric):
+        recalibrate(network, batches, session.fabric).cpu().train(training)
+
+
 def train_student(
     job: PruningJob, found: MethodResult, session: Session
 ) -> tuple[nn.Module, dict[str, Any]]:
     """Train the small network; returns it, and its scores and cost."""
-    student = _initial_student(job, found, session.seed)
+    student, settings = _initial_student(job, found, session.seed), job.distilling
+    if job.passes is not None:
+        settings = replace(settings, epochs=max(1, round(job.passes - found.passes)))
 
     def work(session: Session) -> dict[str, Any]:
         run = session.run
         if run is not None:
             run.start(blueprint_of(job, found).files(found.shape))
-        after_epoch, settings = found.after_epoch, job.distilling
         scores = distill(
-            student, job.dataset, settings, session, teacher=job.model, after_epoch=after_epoch
+            student,
+            job.dataset,
+            settings,
+            session,
+            teacher=job.model,
+            after_epoch=found.after_epoch,
+            epochs_before=found.epochs_before if "init" in settings.transfer else 0.0,
         ).scores()
+        scores["passes"] = found.passes + settings.epochs
         if found.restore_budget is None:
             return {**scores, "cost": found.cost}
         cost = found.restore_budget(student)
@@ -136,8 +165,8 @@ def train_student(
         tested = evaluate(student, job.dataset.test, fabric=session.fabric)
         return {**scores, **{name: tested[name] for name in ("accuracy", "top5")}, "cost": cost}
 
-    settings = job.settings(method=job.method_name, student=job.distilling)
-    scores, folder = session.titled("3/3 student").once("student", settings, work)
+    own = job.settings(method=job.method_name, student=settings)
+    scores, folder = session.titled("3/3 student").once("student", own, work)
     if folder is not None:
         load_weights(student, folder / "model.safetensors")
     return student.eval(), scores

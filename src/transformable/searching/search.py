@@ -1,9 +1,11 @@
-"""The search: weights and sizes learn in turn, each on its own half of the images."""
+"""The search: weights and sizes learn in turn, each on its own half of the images, or together."""
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from ..costing.budget import Budget
@@ -20,14 +22,15 @@ from ..training.epoch_log import EpochLog
 from ..training.session import Session
 from ..training.train import check_steps, preserve_random_state
 from .derive import Derived, check_possible, derive
+from .judge import judge
 from .search_files import SearchFiles, epoch_row
 from .search_step import SearchStep
-from .sensitivity import sensitivities
+from .sensitivity import first_logits, sensitivities
 
 __all__ = ["Searched", "search"]
 
 SAMPLE = 2048  # training images that a trained network is asked about
-SHARPNESS = 8.0  # by how much a logit falls if the answers change by one nat
+JUDGED_ON = 512  # held-out images that shapes are compared on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +60,11 @@ def search(
     session: Session | None = None,
     *,
     space: Space | None = None,
+    epochs_after: float = 0.0,
 ) -> Searched:
     """Learn the widths and depths of ``model``, from the weights that it has, and derive a shape.
+
+    With ``epochs_after``, the learning rate ends where a training of so many epochs continues.
 
     The model is not changed. If the session has a run folder, the search is kept there and
     continues from its last checkpoint, to the same bits, as training does.
@@ -79,17 +85,25 @@ def search(
     if not isinstance(budget, Budget):
         budget = Budget.of(budget, space)
     check_possible(space, budget)
-    halves = split_in_halves(dataset.train, seed)
+    parts = images_of(dataset.train, settings, seed)
     size = settings.batch_size
-    steps = min(check_steps(half, size, fabric.world_size) for half in halves)
+    steps = min(check_steps(part, size, fabric.world_size) for part in parts)
     files = SearchFiles(run, space)
-    model = _sorted(model, space, dataset.train, settings, session)
+    teacher, model = model, _sorted(model, space, dataset.train, settings, session)
     net = make_supernet(model, space, settings, seed).to(fabric.device)
     if settings.start == "answers":
         images = sample_images(dataset.train, SAMPLE, seed).images
         found = sensitivities(model, space, images, fabric)
-        net.set_logits({name: -SHARPNESS * row for name, row in found.items()})
-    search_step = SearchStep(net, budget, settings, steps, fabric)
+        net.set_logits(first_logits(found, space, budget))
+    search_step = SearchStep(
+        net,
+        budget,
+        settings,
+        steps,
+        fabric,
+        teacher=_frozen(teacher, fabric) if settings.targets == "answers" else None,
+        epochs_after=epochs_after,
+    )
     checkpointer = Checkpointer(session, search_step.parts())
     with checkpointer, preserve_random_state(fabric):
         state = checkpointer.restore()
@@ -100,10 +114,8 @@ def search(
             start = state.step - epoch * steps
             order = {"seed": seed, "epoch": epoch, "start": start, **session.rank()}
             net.train()
-            batches = (half.shuffled(size, **order) for half in halves)
-            for for_weights, for_sizes in zip(*batches, strict=False):
-                (for_weights, for_sizes) = fabric.to_device((for_weights, for_sizes))
-                row = search_step(state.step, seed, for_weights, for_sizes)
+            for batches in zip(*(part.shuffled(size, **order) for part in parts), strict=False):
+                row = search_step(state.step, seed, *fabric.to_device(batches))
                 state.step += 1
                 log.add({"step": state.step, "epoch": epoch + 1, **row})
                 progress.advance(state.step)
@@ -115,6 +127,10 @@ def search(
             checkpointer.save_epoch()
     probabilities = {name: p.detach().cpu() for name, p in net.probabilities().items()}
     derived = derive(probabilities, space, budget)
+    if settings.judged:
+        held_out = dataset.validation if len(dataset.validation) else dataset.train
+        images = sample_images(held_out, JUDGED_ON, seed).images
+        derived = judge(net, teacher, derived, budget, images, settings.judged, fabric, seed)
     if run is not None:
         run.save_text("shape.json", derived.shape.to_json() + "\n")
     return Searched(
@@ -141,10 +157,21 @@ def _sorted(
     return sort_channels(model, space, scores)
 
 
+def images_of(split: Split, settings: Searching, seed: int) -> tuple[Split, ...]:
+    """The images of the weights and those of the sizes, or one split that both learn from."""
+    return (split,) if settings.images == "shared" else split_in_halves(split, seed)
+
+
 def split_in_halves(split: Split, seed: int) -> tuple[Split, Split]:
     """Two halves with the same share of every class: for the weights, and for the sizes."""
     rest, part = stratified(split.labels, 0.5, seed)
     return split.subset(rest), split.subset(part)
+
+
+def _frozen(model: nn.Module, fabric: Fabric) -> nn.Module:
+    """A copy of a network that only answers."""
+    model = copy.deepcopy(model).to(fabric.device).eval().requires_grad_(False)
+    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 
 def make_supernet(model: nn.Module, space: Space, settings: Searching, seed: int) -> SuperNet:

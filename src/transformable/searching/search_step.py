@@ -1,4 +1,5 @@
-"""One step of the search: the weights learn from one batch, then the sizes from another."""
+"""One step of the search: the weights learn from one batch, then the sizes from another; or both
+from one batch."""
 
 import contextlib
 import math
@@ -16,6 +17,7 @@ from ..settings import Searching
 from ..supernet.supernet import SuperNet
 from ..training.checkpoints import Stateful
 from ..training.devices import mean_over_processes, sum_over_processes
+from ..training.distill import kd_loss
 from ..training.train import lr_schedule, make_sgd, seed_step
 from .budget_pull import Multiplier, piecewise
 
@@ -26,15 +28,27 @@ BETAS = (0.5, 0.999)
 
 
 class SearchStep:
-    """Both optimisers of a search; calling it does one step and returns its row of metrics."""
+    """Both optimisers of a search; calling it does one step and returns its row of metrics.
+
+    With a ``teacher``, its answers are targets beside the labels, as in distillation.
+    """
 
     def __init__(
-        self, net: SuperNet, budget: Budget, settings: Searching, steps: int, fabric: Fabric
+        self,
+        net: SuperNet,
+        budget: Budget,
+        settings: Searching,
+        steps: int,
+        fabric: Fabric,
+        *,
+        teacher: nn.Module | None = None,
+        epochs_after: float = 0.0,
     ) -> None:
         self.net, self.budget, self.settings, self.fabric = net, budget, settings, fabric
+        self.teacher = teacher
         self.total = settings.epochs * steps
         self.hold = round(settings.hold_epochs * steps)
-        self.lr_at = lr_schedule(settings, steps)
+        self.lr_at = lr_schedule(settings, steps, after=epochs_after)
         self.weights, self.sizes = net.weight_parameters(), net.architecture_parameters()
         self.sgd = make_sgd(self.weights, settings)
         self.adam = torch.optim.Adam(
@@ -53,23 +67,30 @@ class SearchStep:
         }
 
     def __call__(
-        self, step: int, seed: int, for_weights: Batch, for_sizes: Batch
+        self, step: int, seed: int, for_weights: Batch, for_sizes: Batch | None = None
     ) -> dict[str, Any]:
+        """Both learn in turn, each from its batch; if there is one batch only, together from it."""
         self.net.tau = temperature(step, self.total, self.settings)
         self.sgd.param_groups[0]["lr"] = self.lr_at(step)
         row: dict[str, Any] = {"tau": self.net.tau, "lr": self.lr_at(step)}
         self._seed("weights", seed, step)
-        row |= self._weight_step(*for_weights)
+        if for_sizes is not None:
+            row |= self._weight_step(*for_weights)
         derived = self.budget.cost(self.net.space, self.net.argmax())
         expected = self.expected()
         row |= {"derived": derived, "expected": float(expected.detach())}
-        if step >= self.hold:
-            self._seed("architecture", seed, step)
-            cost = self._cost_loss(expected, derived)
-            row |= self._architecture_step(*for_sizes, cost)
-            row |= {"cost_loss": float(cost.detach())}
-        else:
+        if step < self.hold:
+            if for_sizes is None:
+                row |= self._weight_step(*for_weights)
             row |= dict.fromkeys(("architecture_loss", "architecture_accuracy", "cost_loss"))
+        else:
+            cost = self._cost_loss(expected, derived)
+            if for_sizes is None:
+                row |= self._shared_step(*for_weights, cost)
+            else:
+                self._seed("architecture", seed, step)
+                row |= self._architecture_step(*for_sizes, cost)
+            row |= {"cost_loss": float(cost.detach())}
         return row | {"discrepancy": self.net.discrepancy(), "entropy": self.net.entropy()}
 
     def _seed(self, phase: str, seed: int, step: int) -> None:
@@ -81,30 +102,48 @@ class SearchStep:
     def _weight_step(self, x: Tensor, y: Tensor) -> dict[str, float]:
         with frozen(self.sizes):
             loss, accuracy = self._forward(x, y, self.settings.label_smoothing)
-            self._descend(loss, self.weights, self.sgd)
+            self._descend(loss, self.sgd)
         return self._scores("weight", loss, accuracy)
 
     def _architecture_step(self, x: Tensor, y: Tensor, cost: Tensor) -> dict[str, float]:
         with frozen(self.weights):
             loss, accuracy = self._forward(x, y)
-            self._descend(loss + cost.to(loss), self.sizes, self.adam)
+            self._descend(loss + cost.to(loss), self.adam)
         return self._scores("architecture", loss, accuracy)
+
+    def _shared_step(self, x: Tensor, y: Tensor, cost: Tensor) -> dict[str, float]:
+        """One forward and one backward pass for the weights and the sizes."""
+        loss, accuracy = self._forward(x, y, self.settings.label_smoothing)
+        self._descend(loss + cost.to(loss), self.sgd, self.adam)
+        scores = self._scores("weight", loss, accuracy)
+        same = {f"architecture_{name[7:]}": value for name, value in scores.items()}
+        return {**scores, **same}
 
     def _forward(self, x: Tensor, y: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         """The loss and the accuracy of a batch."""
         with self.fabric.autocast():
             logits = self.net(x)
         accuracy = (logits.detach().argmax(1) == y).float().mean()
-        return F.cross_entropy(logits.float(), y, label_smoothing=smoothing), accuracy
+        loss = F.cross_entropy(logits.float(), y, label_smoothing=smoothing)
+        if self.teacher is not None:
+            with torch.no_grad(), self.fabric.autocast():
+                targets = self.teacher(x)
+            loss = kd_loss(loss, logits.float(), targets.float())
+        return loss, accuracy
 
-    def _descend(
-        self, loss: Tensor, parameters: Sequence[nn.Parameter], optimizer: torch.optim.Optimizer
-    ) -> None:
-        parameters = [parameter for parameter in parameters if parameter.requires_grad]
+    def _descend(self, loss: Tensor, *optimizers: torch.optim.Optimizer) -> None:
+        parameters = [
+            parameter
+            for optimizer in optimizers
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+            if parameter.requires_grad
+        ]
         gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = mean_over_processes(self.fabric, gradient)
-        optimizer.step()
+        for optimizer in optimizers:
+            optimizer.step()
 
     def _cost_loss(self, expected: Tensor, derived: int) -> Tensor:
         weight = self.settings.lambda_cost

@@ -1,6 +1,7 @@
 """A sample of images, and batch norms whose statistics are those of a sample."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 from lightning_fabric import Fabric
@@ -10,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from ..data import Split, TensorSplit
 from ..seeds import generator
 
-__all__ = ["recalibrate", "sample_images"]
+__all__ = ["batch_statistics", "recalibrate", "sample_images"]
 
 BATCH = 64
 
@@ -23,6 +24,21 @@ def sample_images(split: Split, count: int, seed: int) -> TensorSplit:
     channels = images.shape[1]
     zeros, ones = torch.zeros(channels), torch.ones(channels)
     return TensorSplit(images=images, labels=labels, mean=zeros, std=ones, padding=0, flips=False)
+
+
+@contextmanager
+def batch_statistics(network: nn.Module) -> Iterator[None]:
+    """Inside, batch norms use the statistics of each batch, and all else is in evaluation mode; the
+    statistics that they keep are not changed."""
+    norms = [m for m in network.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+    network.eval()
+    for norm in norms:
+        norm.track_running_stats, norm.training = False, True
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.track_running_stats, norm.training = True, False
 
 
 def recalibrate(network: nn.Module, batches: Iterable[Tensor], fabric: Fabric) -> nn.Module:

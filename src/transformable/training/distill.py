@@ -29,11 +29,13 @@ def distill(
     *,
     teacher: nn.Module | None = None,
     after_epoch: Callable[[nn.Module], None] | None = None,
+    epochs_before: float = 0.0,
 ) -> Trained:
     """Train ``student`` in place, as ``train`` does, with a teacher's answers as targets.
 
     ``slim`` and ``student_network`` make students; the teacher is not changed. Without ``kd`` in
-    ``settings.transfer`` only the labels are used, and no teacher is needed.
+    ``settings.transfer`` only the labels are used, and no teacher is needed. ``after_epoch`` and
+    ``epochs_before`` are those of ``train``.
 
     >>> from transformable import models
     >>> from transformable.data import from_tensors
@@ -53,7 +55,15 @@ def distill(
         if teacher is None:
             raise ValueError(f"transfer {settings.transfer!r} needs a teacher; or use none")
         objective = distillation(teacher, dataset, settings, session.fabric)
-    return train(student, dataset, settings, session, objective=objective, after_epoch=after_epoch)
+    return train(
+        student,
+        dataset,
+        settings,
+        session,
+        objective=objective,
+        after_epoch=after_epoch,
+        epochs_before=epochs_before,
+    )
 
 
 def student_network(

@@ -52,10 +52,12 @@ def train(
     *,
     objective: Objective | None = None,
     after_epoch: Callable[[nn.Module], None] | None = None,
+    epochs_before: float = 0.0,
 ) -> Trained:
     """Train ``model`` in place, and test it once at the end.
 
-    ``after_epoch`` may change the network after the steps of each epoch.
+    ``after_epoch`` may change the network after the steps of each epoch. The learning rate goes on
+    where a search of the same schedule, that took ``epochs_before``, has stopped.
 
     If the session has a run folder, state and metrics are kept there, SIGINT and SIGTERM save and
     raise ``Interrupted``, and the next call continues from the last checkpoint, to the same bits.
@@ -72,7 +74,7 @@ def train(
     objective = objective or cross_entropy(settings.label_smoothing)
     size = settings.batch_size
     steps = check_steps(dataset.train, size, fabric.world_size)
-    lr_at = lr_schedule(settings, steps)
+    lr_at = lr_schedule(settings, steps, before=epochs_before)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     network, optimizer = fabric.setup(model, make_sgd(model.parameters(), settings))
     checkpointer = Checkpointer(session, {"model": model, "optimizer": optimizer})
@@ -149,11 +151,23 @@ def learning_rate(step: int, *, total: int, warmup: int, peak: float) -> float:
     return peak * (1 + math.cos(math.pi * part)) / 2
 
 
-def lr_schedule(settings: Training, steps: int) -> Callable[[int], float]:
-    """The learning rate as a function of the step, for epochs of so many steps."""
-    total = settings.epochs * steps
+def lr_schedule(
+    settings: Training, steps: int, *, before: float = 0.0, after: float = 0.0
+) -> Callable[[int], float]:
+    """The learning rate as a function of the step, for epochs of so many steps.
+
+    These epochs may be a part of a longer schedule, with other epochs before and after them.
+
+    >>> first = lr_schedule(Training(epochs=1, lr=1.0, warmup_epochs=0), 3, after=1)
+    >>> second = lr_schedule(Training(epochs=1, lr=1.0, warmup_epochs=0), 3, before=1)
+    >>> [round(lr_at(step), 2) for lr_at in (first, second) for step in range(3)]
+    [1.0, 0.9, 0.65, 0.35, 0.1, 0.0]
+    """
+    done = round(before * steps)
+    total = done + settings.epochs * steps + round(after * steps)
     warmup = min(round(settings.warmup_epochs * steps), total // 2)
-    return partial(learning_rate, total=total, warmup=warmup, peak=settings.lr)
+    at = partial(learning_rate, total=total, warmup=warmup, peak=settings.lr)
+    return lambda step: at(done + step)
 
 
 def check_steps(split: Split, batch_size: int, world: int) -> int:
