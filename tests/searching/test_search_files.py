@@ -47,7 +47,7 @@ def run_search(folder: Path, dataset: Dataset, stop_at: int = 0) -> Searched:
 
 def test_what_is_kept(tmp_path: Path, dataset: Dataset) -> None:
     found = run_search(tmp_path / "run", dataset)
-    space = found.net.space
+    space = tas.Space.trace(network(), dataset.info.input_shape)
     candidates = json.loads((tmp_path / "run" / "candidates.json").read_text())
     assert candidates == {n: list(c) for n, c in (*space.widths.items(), *space.depths.items())}
     assert (tmp_path / "run" / "shape.json").read_text() == found.shape.to_json() + "\n"

@@ -1,5 +1,6 @@
 """A search that starts from a trained network."""
 
+import math
 from dataclasses import replace
 
 import torch
@@ -9,10 +10,13 @@ from torch import nn
 import transformable as tas
 from support.method_inputs import context
 from support.method_inputs import network as any_network
+from transformable.costing.expected_cost import Expectation
 from transformable.methods import load_method
-from transformable.searching.sensitivity import sensitivities
-from transformable.training.calibration import recalibrate
+from transformable.searching.sensitivity import Sensitivities
+from transformable.training.calibration import recalibrate, sample_images
 from transformable.training.devices import make_fabric
+
+FABRIC = make_fabric("cpu")
 
 
 def network() -> tuple[nn.Module, tas.Space]:
@@ -21,14 +25,32 @@ def network() -> tuple[nn.Module, tas.Space]:
     return net, tas.Space.trace(net, (3, 8, 8), ratios=(0.3, 0.5, 1.0), depth_step=2)
 
 
+def measured(net: nn.Module, space: tas.Space, images: torch.Tensor) -> Sensitivities:
+    return Sensitivities(net, lambda shape: tas.slim(net, space, shape), space, images, FABRIC)
+
+
+def distance(net: nn.Module, space: tas.Space, images: torch.Tensor, shape: tas.Shape) -> float:
+    """By hand: the divergence of the softened answers, with the statistics of the images."""
+    small = tas.slim(net, space, shape).train()
+    with torch.no_grad():
+        ours, theirs = small(images) / 4, net.eval()(images) / 4
+    return float(
+        16
+        * F.kl_div(
+            ours.log_softmax(1), theirs.log_softmax(1), reduction="batchmean", log_target=True
+        )
+    )
+
+
 def test_channels_that_nothing_reads_may_go_for_nothing() -> None:
     net, space = network()
     with torch.no_grad():
         net.get_parameter("stages.1.1.conv2.weight")[:, 16:] = 0
     torch.manual_seed(0)
     images = torch.randn(24, 3, 8, 8)
-    recalibrate(net, [images], make_fabric())
-    found = sensitivities(net, space, images, make_fabric())
+    recalibrate(net, [images], FABRIC)
+    sensitivities = measured(net, space, images)
+    found = sensitivities.around(space.full)
     assert set(found) == set(space.candidates)
     for name, sizes in space.candidates.items():
         assert found[name].shape == (len(sizes),)
@@ -36,18 +58,45 @@ def test_channels_that_nothing_reads_may_go_for_nothing() -> None:
     row = dict(zip(space.widths["stages.1.1.conv1"], found["stages.1.1.conv1"], strict=True))
     assert all(value < 1e-6 for width, value in row.items() if width >= 16)
     assert row[9] > 1e-4
+    # the model, the shape itself, and every candidate that differs from it
+    counts = [len(sizes) - 1 for sizes in space.candidates.values()]
+    assert sensitivities.forward_images == 24 * (2 + sum(counts))
 
-    # by hand: the divergence of the softened answers of the network with one size changed
-    def divergence(shape: tas.Shape) -> torch.Tensor:
-        small = recalibrate(tas.slim(net, space, shape), [images], make_fabric())
-        with torch.no_grad():
-            ours, theirs = small(images) / 4, net.eval()(images) / 4
-        return 16 * F.kl_div(
-            ours.log_softmax(1), theirs.log_softmax(1), reduction="batchmean", log_target=True
-        )
 
-    one_block = divergence(space.full.replace(depths={"stages.2": 1}))
-    assert torch.allclose(found["stages.2"][0], one_block - divergence(space.full), rtol=1e-3)
+def test_sizes_are_measured_around_a_shape() -> None:
+    net, space = network()
+    torch.manual_seed(0)
+    images = torch.randn(24, 3, 8, 8)
+    recalibrate(net, [images], FABRIC)
+    narrow = space.full.replace(widths={"stages.2.0.conv1": 19}, depths={"stages.1": 1})
+    found = measured(net, space, images).around(narrow)
+    here = distance(net, space, images, narrow)
+    for changed, value in (
+        (narrow.replace(depths={"stages.2": 1}), found["stages.2"][0]),
+        (narrow.replace(depths={"stages.1": 3}), found["stages.1"][1]),
+        (narrow.replace(widths={"stages.2.0.conv1": 64}), found["stages.2.0.conv1"][2]),
+    ):
+        expected = distance(net, space, images, changed) - here
+        assert math.isclose(value, expected, rel_tol=1e-3, abs_tol=1e-6)
+    assert found["stages.1.2.conv1"].abs().max() < 1e-6  # a block that is dropped
+
+
+def test_the_target_falls_to_the_budget() -> None:
+    net, space = network()
+    torch.manual_seed(0)
+    images = torch.randn(24, 3, 8, 8)
+    sensitivities, budget = measured(net, space, images), tas.Budget.of(0.3, space)
+    bases = []
+    around = sensitivities.around
+    sensitivities.around = lambda shape: (bases.append(shape), around(shape))[1]  # type: ignore[func-returns-value,method-assign]
+    logits = sensitivities.logits(budget, space.full)
+    # ln .3 / ln .7 is 3.4: four steps, each to the same share of the one before
+    shares = [tas.macs(space, shape) / tas.macs(space, space.full) for shape in bases]
+    assert len(shares) == 4
+    for share, target in zip(shares, (1.0, 0.3**0.25, 0.3**0.5, 0.3**0.75), strict=True):
+        assert 0.7 * target < share <= target
+    expected = Expectation(space).macs({n: row.double().softmax(0) for n, row in logits.items()})
+    assert math.isclose(float(expected), budget.value, rel_tol=1e-3)
 
 
 def trained(epochs: int) -> tas.Searching:
@@ -66,16 +115,14 @@ def test_without_an_epoch_the_shape_is_that_of_the_sensitivities() -> None:
     given = replace(context(), searching=trained(0))
     budget = tas.Budget.of(0.5, space)
     found = tas.search(net, given.dataset, budget, trained(0), space=space)
-    images = torch.cat([x for x, _ in given.dataset.train.ordered(64)])
     assert found.history == []
-    rows = sensitivities(found.model, space, images, make_fabric())
+    images = sample_images(given.dataset.train, Sensitivities.MOST, 0).images
+    rows = measured(found.model, space, images).logits(budget, space.full)
     for name, row in rows.items():
-        # the sample holds the same images in another order
-        expected = (-8.0 * row.double()).softmax(0)
-        assert torch.allclose(found.probabilities[name], expected, atol=1e-3), name
+        assert torch.allclose(found.probabilities[name], row.double().softmax(0), atol=1e-5), name
     assert budget.holds(found.derived.cost)
     # what was not trained is the network itself, its channels sorted
-    small = found.net.extract(found.shape).eval()
+    small = found.network.eval()
     same = tas.slim(found.model, space, found.shape).eval()
     x = torch.randn(3, 3, 8, 8)
     with torch.no_grad():
@@ -89,7 +136,7 @@ def test_the_small_network_keeps_the_weights_of_the_search() -> None:
     inherited = load_method("tas")(net, space, budget, given)
     searched = tas.search(net, given.dataset, budget, trained(2), space=space)
     assert inherited.shape == searched.shape
-    expected = searched.net.extract(searched.shape).state_dict()
+    expected = searched.network.state_dict()
     for name, value in inherited.model.state_dict().items():
         assert torch.equal(value, expected[name]), name
     plain = replace(given, searching=replace(trained(2), inherit=False))

@@ -8,7 +8,6 @@ budget is kept by deriving the most probable shape inside its band.
 
 from dataclasses import replace
 
-import torch
 from torch import nn
 
 from ..costing.budget import Budget
@@ -33,17 +32,14 @@ def both(model: nn.Module, space: Space, budget: Budget, context: Context) -> Me
         space=space,
         epochs_after=context.epochs_after if settings.inherit else 0,
     )
-    if settings.inherit:
-        small = found.net.extract(found.shape).to(torch.device("cpu"))
-    else:
-        small = context.slim(found.model, space, found.shape)
+    small = found.network if settings.inherit else context.slim(found.model, space, found.shape)
     return MethodResult(
         shape=found.shape,
         model=small,
         cost=found.derived.cost,
         notes={"derived_by": found.derived.how, "given_up": found.derived.given_up},
-        passes=settings.epochs,
-        epochs_before=settings.epochs if settings.inherit else 0,
+        passes=found.passes,
+        epochs_before=found.epochs if settings.inherit else 0,
     )
 
 

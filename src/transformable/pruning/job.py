@@ -11,7 +11,7 @@ from ..data import Dataset
 from ..methods import Method
 from ..networks.blueprint import Blueprint
 from ..searching.derive import check_possible
-from ..searching.search import split_in_halves
+from ..searching.search import images_of
 from ..settings import Distilling, Searching, Training, plain_values
 from ..slimming.slim import check_same_network
 from ..tracing.space import Space
@@ -78,6 +78,9 @@ class PruningJob:
         for settings, split in (
             (self.training, self.dataset.train),
             (self.distilling, self.dataset.train),
-            *((self.searching, half) for half in split_in_halves(self.dataset.train, session.seed)),
+            *(
+                (self.searching, part)
+                for part in images_of(self.dataset.train, self.searching, session.seed)
+            ),
         ):
             check_steps(split, settings.batch_size, world)

@@ -13,7 +13,7 @@ from ..data import Dataset
 from ..settings import Searching
 from ..tracing.space import Space
 from ..training.train import check_steps, preserve_random_state
-from .search import make_supernet, split_in_halves
+from .search import images_of, make_supernet
 from .search_step import SearchStep
 
 __all__ = ["Estimate", "estimate_search"]
@@ -43,12 +43,12 @@ def estimate_search(
     fabric: Fabric,
 ) -> Estimate:
     """Do some steps of a search on a network that is then dropped."""
-    halves = split_in_halves(dataset.train, 0)
+    parts = images_of(dataset.train, settings, 0)
     size = settings.batch_size
-    steps = min(check_steps(half, size, fabric.world_size) for half in halves)
+    steps = min(check_steps(part, size, fabric.world_size) for part in parts)
     net = make_supernet(model, space, settings, 0).to(fabric.device).train()
     search_step = SearchStep(net, budget, settings, steps, fabric)
-    batches = fabric.to_device([next(half.shuffled(size, seed=0, epoch=0)) for half in halves])
+    batches = fabric.to_device([next(part.shuffled(size, seed=0, epoch=0)) for part in parts])
     times = []
     # what autograd saves, by address; kept alive, because a freed address would be used again
     saved: dict[int, torch.UntypedStorage] = {}

@@ -1,6 +1,7 @@
 """The search: weights and sizes learn in turn, each on its own half of the images, or together."""
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,21 +22,19 @@ from ..training.checkpoints import Checkpointer
 from ..training.epoch_log import EpochLog
 from ..training.session import Session
 from ..training.train import check_steps, preserve_random_state
-from .derive import Derived, check_possible, derive
-from .judge import judge
+from .derive import Derived, check_possible
+from .falling_target import FallingTarget
 from .search_files import SearchFiles, epoch_row
 from .search_step import SearchStep
-from .sensitivity import first_logits, sensitivities
 
-__all__ = ["Searched", "search"]
+__all__ = ["Searched", "images_of", "make_supernet", "search", "search_all"]
 
-SAMPLE = 2048  # training images that a trained network is asked about
-JUDGED_ON = 512  # held-out images that shapes are compared on
+SAMPLE = 2048  # training images by which the channels of a trained network are sorted
 
 
 @dataclass(frozen=True, kw_only=True)
 class Searched:
-    """The result of a search."""
+    """The result of a search for one budget."""
 
     derived: Derived
     budget: Budget
@@ -45,7 +44,12 @@ class Searched:
     """One row an epoch, as in metrics.csv."""
     model: nn.Module
     """The network that was given, its channels in the order that the shape keeps the first of."""
-    net: SuperNet
+    network: nn.Module
+    """The small network, with the weights that the search has trained."""
+    epochs: float
+    """Passes over the training images until the shape was derived."""
+    passes: float
+    """The same with what was measured on images without learning, a third for a forward pass."""
 
     @property
     def shape(self) -> Shape:
@@ -78,38 +82,54 @@ def search(
     >>> found.budget.low <= found.derived.cost <= found.budget.high
     True
     """
-    settings = settings or Searching()
-    session = session or Session()
-    fabric, progress, run, seed = session.fabric, session.progress, session.run, session.seed
     space = space or Space.trace(model, dataset.info.input_shape)
     if not isinstance(budget, Budget):
         budget = Budget.of(budget, space)
-    check_possible(space, budget)
+    [found] = search_all(
+        model, dataset, [budget], settings, session, space=space, epochs_after=epochs_after
+    )
+    return found
+
+
+def search_all(
+    model: nn.Module,
+    dataset: Dataset,
+    budgets: Sequence[Budget],
+    settings: Searching | None = None,
+    session: Session | None = None,
+    *,
+    space: Space,
+    epochs_after: float = 0.0,
+) -> list[Searched]:
+    """One search for several budgets, the largest first; each gets an equal part of the steps."""
+    settings = settings or Searching()
+    session = session or Session()
+    fabric, progress, run, seed = session.fabric, session.progress, session.run, session.seed
+    for budget in budgets:
+        check_possible(space, budget)
     parts = images_of(dataset.train, settings, seed)
     size = settings.batch_size
     steps = min(check_steps(part, size, fabric.world_size) for part in parts)
     files = SearchFiles(run, space)
     teacher, model = model, _sorted(model, space, dataset.train, settings, session)
     net = make_supernet(model, space, settings, seed).to(fabric.device)
-    if settings.start == "answers":
-        images = sample_images(dataset.train, SAMPLE, seed).images
-        found = sensitivities(model, space, images, fabric)
-        net.set_logits(first_logits(found, space, budget))
     search_step = SearchStep(
         net,
-        budget,
+        budgets[0],
         settings,
         steps,
         fabric,
         teacher=_frozen(teacher, fabric) if settings.targets == "answers" else None,
         epochs_after=epochs_after,
     )
-    checkpointer = Checkpointer(session, search_step.parts())
+    target = FallingTarget(search_step, model, budgets, dataset, settings, session)
+    checkpointer = Checkpointer(session, {**search_step.parts(), "target": target})
     with checkpointer, preserve_random_state(fabric):
         state = checkpointer.restore()
         files.restore(state)
         log = EpochLog(state, on_flush=files.append_steps)
         progress.start("searching", settings.epochs * steps, state.step)
+        target.at(state.step)
         for epoch in range(len(state.history), settings.epochs):
             start = state.step - epoch * steps
             order = {"seed": seed, "epoch": epoch, "start": start, **session.rank()}
@@ -119,28 +139,29 @@ def search(
                 state.step += 1
                 log.add({"step": state.step, "epoch": epoch + 1, **row})
                 progress.advance(state.step)
-                progress.note(_summary(row, budget))
+                progress.note(_summary(row, search_step.budget))
+                target.at(state.step)
                 checkpointer.after_step(log.flush)
             log.flush()
             files.append_distributions(epoch + 1, net.probabilities())
             log.close_epoch(epoch_row(state))
             checkpointer.save_epoch()
-    probabilities = {name: p.detach().cpu() for name, p in net.probabilities().items()}
-    derived = derive(probabilities, space, budget)
-    if settings.judged:
-        held_out = dataset.validation if len(dataset.validation) else dataset.train
-        images = sample_images(held_out, JUDGED_ON, seed).images
-        derived = judge(net, teacher, derived, budget, images, settings.judged, fabric, seed)
     if run is not None:
-        run.save_text("shape.json", derived.shape.to_json() + "\n")
-    return Searched(
-        derived=derived,
-        budget=budget,
-        probabilities=probabilities,
-        history=state.history,
-        model=model,
-        net=net,
-    )
+        run.save_text("shape.json", target.found[-1].derived.shape.to_json() + "\n")
+    sorting = SAMPLE / len(dataset.train) if settings.start == "answers" else 0.0
+    return [
+        Searched(
+            derived=found.derived,
+            budget=found.budget,
+            probabilities=found.probabilities,
+            history=state.history,
+            model=model,
+            network=found.network,
+            epochs=found.step / steps,
+            passes=found.step / steps + sorting + found.forward_images / len(dataset.train) / 3,
+        )
+        for found in target.found
+    ]
 
 
 def _sorted(

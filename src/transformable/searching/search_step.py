@@ -44,8 +44,7 @@ class SearchStep:
         teacher: nn.Module | None = None,
         epochs_after: float = 0.0,
     ) -> None:
-        self.net, self.budget, self.settings, self.fabric = net, budget, settings, fabric
-        self.teacher = teacher
+        self.net, self.settings, self.fabric, self.teacher = net, settings, fabric, teacher
         self.total = settings.epochs * steps
         self.hold = round(settings.hold_epochs * steps)
         self.lr_at = lr_schedule(settings, steps, after=epochs_after)
@@ -55,6 +54,12 @@ class SearchStep:
             self.sizes, lr=settings.arch_lr, betas=BETAS, weight_decay=settings.arch_weight_decay
         )
         self.multiplier = Multiplier(budget.value)
+        self.aim_at(budget)
+
+    def aim_at(self, budget: Budget) -> None:
+        """Pull the cost to another budget from now on."""
+        self.budget, self.multiplier.target = budget, budget.value
+        net = self.net
         self.expected = {"macs": net.expected_macs, "params": net.expected_params}[budget.metric]
 
     def parts(self) -> dict[str, Stateful]:

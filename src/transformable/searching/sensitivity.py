@@ -1,4 +1,7 @@
-"""How much the answers of a trained network change when one of its sizes is made smaller."""
+"""How much the answers of a trained network change with its sizes, as the start of a search."""
+
+import math
+from collections.abc import Callable
 
 import torch
 from lightning_fabric import Fabric
@@ -6,45 +9,82 @@ from torch import Tensor, nn
 
 from ..costing.budget import Budget
 from ..costing.expected_cost import Expectation
-from ..slimming.slim import slim
+from ..shape import Shape
 from ..tracing.space import Space
 from ..training.calibration import batch_statistics
 from ..training.distill import kd_loss
 
-__all__ = ["first_logits", "sensitivities"]
+__all__ = ["Sensitivities", "divergence"]
 
-MOST, LEAST = 128, 32
 SHARPNESS = 8.0  # by how much a logit falls if the answers change by one nat
-PRICES = 60  # steps of the bisection for the price of the cost
+FALL = 0.7  # the target falls to no less than this share of what it was before
+BISECTIONS = 50
+HIGHEST_PRICE = 100.0  # nats for the cost of the whole network
 
 
-def sensitivities(
-    model: nn.Module, space: Space, images: Tensor, fabric: Fabric
-) -> dict[str, Tensor]:
-    """For each candidate of each layer and stage, the divergence between the answers of the network
-    and its answers with that one size changed; what recalibrated batch norms alone change is not
-    counted.
+class Sensitivities:
+    """Measures how far the answers of small networks are from those of a model.
 
-    One small network is built and run for each candidate, on fewer images if there are many.
+    `build` makes the network of a shape. `forward_images` counts the images that were passed
+    through networks.
     """
-    count = sum(len(sizes) - 1 for sizes in space.candidates.values())
-    images = fabric.to_device(images[: max(LEAST, min(MOST, 40_000 // max(1, count)))])
-    full = {**space.full.widths, **space.full.depths}
 
-    with torch.no_grad():
-        answers = model.to(fabric.device).eval()(images).float()
+    MOST, LEAST = 128, 32  # images for each size
+    ALL = 40_000  # images for all sizes together
 
-    def changed(name: str, size: int) -> Tensor:
-        part = "widths" if name in space.widths else "depths"
-        network = slim(model, space, space.full.replace(**{part: {name: size}}))
-        return divergence(network, images, answers, fabric)
+    def __init__(
+        self,
+        model: nn.Module,
+        build: Callable[[Shape], nn.Module],
+        space: Space,
+        images: Tensor,
+        fabric: Fabric,
+    ) -> None:
+        self.build, self.space, self.fabric = build, space, fabric
+        count = sum(len(sizes) for sizes in space.candidates.values())
+        images = images[: max(self.LEAST, min(self.MOST, self.ALL // max(1, count)))]
+        self.images = fabric.to_device(images)
+        with torch.no_grad():
+            self.answers = model.to(fabric.device).eval()(self.images).float()
+        self.forward_images = len(self.images)
 
-    unchanged = divergence(slim(model, space, space.full), images, answers, fabric)
-    found = {}
-    for name, sizes in space.candidates.items():
-        row = [0.0 if s == full[name] else changed(name, s) - unchanged for s in sizes]
-        found[name] = torch.tensor(row).clamp(min=0)
-    return found
+    def around(self, shape: Shape) -> dict[str, Tensor]:
+        """For each candidate of each layer and stage, how much farther the answers are from the
+        model's than with the given shape, if this size alone is changed.
+
+        The distance is the divergence of softened answers, as in distillation.
+        """
+        sizes = {**shape.widths, **shape.depths}
+        here = self._distance(shape)
+        return {
+            name: torch.stack(
+                [
+                    torch.zeros(())
+                    if size == sizes[name]
+                    else self._distance(_changed(self.space, shape, name, size)) - here
+                    for size in candidates
+                ]
+            )
+            for name, candidates in self.space.candidates.items()
+        }
+
+    def logits(self, budget: Budget, shape: Shape) -> dict[str, Tensor]:
+        """Logits for a search: low where the answers change much, and where the cost is high.
+
+        What a size is worth depends on the others. So the target falls from the cost of the given
+        shape to the budget in a few steps, and sizes are measured around the best shape of the step
+        before. The price of the cost is such that the expected cost is that of the budget.
+        """
+        first = budget.cost(self.space, shape)
+        rounds = max(1, math.ceil(math.log(budget.value / first) / math.log(FALL)))
+        for i in range(1, rounds + 1):
+            priced = _PricedSizes(self.around(shape), self.space, shape, budget)
+            shape = priced.best(first * (budget.value / first) ** (i / rounds))
+        return priced.logits()
+
+    def _distance(self, shape: Shape) -> Tensor:
+        self.forward_images += len(self.images)
+        return divergence(self.build(shape), self.images, self.answers, self.fabric)
 
 
 @torch.no_grad()
@@ -56,36 +96,55 @@ def divergence(network: nn.Module, images: Tensor, answers: Tensor, fabric: Fabr
     return kd_loss(logits.new_zeros(()), logits.float(), answers, weight=1.0).cpu()
 
 
-def first_logits(found: dict[str, Tensor], space: Space, budget: Budget) -> dict[str, Tensor]:
-    """Logits for a search: low where the answers change much, and where the cost is high, by a
-    price for the cost at which the expected cost is that of the budget."""
-    full = budget.cost(space, space.full)
-    costs = {
-        name: torch.tensor(
-            [
-                budget.cost(
-                    space,
-                    space.full.replace(
-                        **{"widths" if name in space.widths else "depths": {name: size}}
-                    ),
-                )
-                / full
-                for size in sizes
-            ]
-        )
-        for name, sizes in space.candidates.items()
-    }
-    expectation = getattr(Expectation(space), budget.metric)
+class _PricedSizes:
+    """Changes of the answers and of the cost, weighed against each other by a price of the cost."""
 
-    def logits(price: float) -> dict[str, Tensor]:
-        return {name: -SHARPNESS * (row + price * costs[name]) for name, row in found.items()}
+    def __init__(
+        self, changes: dict[str, Tensor], space: Space, shape: Shape, budget: Budget
+    ) -> None:
+        full = budget.cost(space, space.full)
+        self.changes, self.space, self.budget = changes, space, budget
+        self.costs = {
+            name: torch.tensor(
+                [budget.cost(space, _changed(space, shape, name, size)) / full for size in sizes]
+            )
+            for name, sizes in space.candidates.items()
+        }
 
-    low, high = -100.0, 100.0
-    for _ in range(PRICES):
-        price = (low + high) / 2
-        chances = {name: row.double().softmax(0) for name, row in logits(price).items()}
-        if float(expectation(chances)) > budget.value:
-            low = price
-        else:
-            high = price
-    return logits(high)
+    def best(self, target: float) -> Shape:
+        """The best shape by the lowest price at which it costs no more than the target."""
+
+        def shape(price: float) -> Shape:
+            sums = self._sums(price)
+            return self.space.shape_at({name: int(row.argmin()) for name, row in sums.items()})
+
+        return shape(_lowest(lambda price: self.budget.cost(self.space, shape(price)) <= target))
+
+    def logits(self) -> dict[str, Tensor]:
+        """Logits by the lowest price at which the expected cost is inside the budget."""
+        expected = getattr(Expectation(self.space), self.budget.metric)
+
+        def logits(price: float) -> dict[str, Tensor]:
+            return {name: -SHARPNESS * row for name, row in self._sums(price).items()}
+
+        def affordable(price: float) -> bool:
+            rows = {name: row.double().softmax(0) for name, row in logits(price).items()}
+            return bool(expected(rows) <= self.budget.value)
+
+        return logits(_lowest(affordable))
+
+    def _sums(self, price: float) -> dict[str, Tensor]:
+        return {name: row + price * self.costs[name] for name, row in self.changes.items()}
+
+
+def _changed(space: Space, shape: Shape, name: str, size: int) -> Shape:
+    return shape.replace(**{"widths" if name in space.widths else "depths": {name: size}})
+
+
+def _lowest(holds: Callable[[float], bool]) -> float:
+    """The lowest price at which a condition holds that holds at all higher ones."""
+    low, high = -HIGHEST_PRICE, HIGHEST_PRICE
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        (low, high) = (low, middle) if holds(middle) else (middle, high)
+    return high

@@ -1,0 +1,134 @@
+"""The target of a search: it falls from one budget to the next, and at the end of each a shape is
+derived."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from ..costing.budget import Budget
+from ..data import Dataset
+from ..settings import Searching
+from ..shape import Shape
+from ..training.calibration import sample_images
+from ..training.session import Session
+from .derive import Derived, derive
+from .judge import judge
+from .search_step import SearchStep
+from .sensitivity import Sensitivities
+
+__all__ = ["FallingTarget", "Passed"]
+
+JUDGED_ON = 512  # held-out images that shapes are compared on
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passed:
+    """A budget that the search has passed, and what it has found for it."""
+
+    budget: Budget
+    derived: Derived
+    probabilities: dict[str, Tensor]
+    network: nn.Module
+    """The small network, with the weights of the supernet at that step."""
+    step: int
+    forward_images: int
+    """Images that were looked at without learning so far."""
+
+
+class FallingTarget:
+    """Aims a search at one budget after the other, the largest first; each has an equal part of the
+    steps. A search that starts from answers measures its sizes anew at the beginning of each."""
+
+    def __init__(
+        self,
+        search_step: SearchStep,
+        model: nn.Module,
+        budgets: Sequence[Budget],
+        dataset: Dataset,
+        settings: Searching,
+        session: Session,
+    ) -> None:
+        self.budgets = sorted(budgets, key=lambda budget: budget.value, reverse=True)
+        self.found: list[Passed] = []
+        self._step, self._model, self._dataset = search_step, model, dataset
+        self._settings, self._session = settings, session
+        self._begun = self._forward_images = 0
+        parts = len(self.budgets)
+        self._ends = [round(search_step.total * (i + 1) / parts) for i in range(parts)]
+
+    def at(self, step: int) -> None:
+        """To be called before the first step and after each: derives what is due at this one."""
+        while len(self.found) < len(self.budgets):
+            if self._begun == len(self.found):
+                self._begin(self.budgets[self._begun])
+            if step < self._ends[len(self.found)]:
+                break
+            self.found.append(self._derive(step))
+
+    def _begin(self, budget: Budget) -> None:
+        self._begun += 1
+        self._step.aim_at(budget)
+        if self._settings.start == "answers":
+            net, fabric, seed = self._step.net, self._session.fabric, self._session.seed
+            images = sample_images(self._dataset.train, Sensitivities.MOST, seed).images
+            measured = Sensitivities(self._model, net.extract, net.space, images, fabric)
+            around = self.found[-1].derived.shape if self.found else net.space.full
+            net.set_logits(measured.logits(budget, around))
+            self._forward_images += measured.forward_images
+
+    def _derive(self, step: int) -> Passed:
+        net, budget, fabric = self._step.net, self._step.budget, self._session.fabric
+        probabilities = {name: p.detach().cpu() for name, p in net.probabilities().items()}
+        derived = derive(probabilities, net.space, budget)
+        if self._settings.judged:
+            held_out = self._dataset.validation
+            if not len(held_out):
+                held_out = self._dataset.train
+            images = sample_images(held_out, JUDGED_ON, self._session.seed).images
+            count, seed = self._settings.judged, self._session.seed
+            derived = judge(net, self._model, derived, budget, images, count, fabric, seed)
+            self._forward_images += (count + 1) * len(images)
+        return Passed(
+            budget=budget,
+            derived=derived,
+            probabilities=probabilities,
+            network=copy.deepcopy(net.extract(derived.shape)).cpu(),
+            step=step,
+            forward_images=self._forward_images,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        found = [
+            {
+                "derived": {**asdict(one.derived), "shape": one.derived.shape.to_dict()},
+                "probabilities": one.probabilities,
+                "weights": one.network.state_dict(),
+                "step": one.step,
+                "forward_images": one.forward_images,
+            }
+            for one in self.found
+        ]
+        return {"found": found, "begun": self._begun, "forward_images": self._forward_images}
+
+    def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
+        self._begun, self._forward_images = state_dict["begun"], state_dict["forward_images"]
+        self.found = []
+        for budget, one in zip(self.budgets, state_dict["found"], strict=False):
+            shape = Shape.from_dict(one["derived"]["shape"])
+            network = copy.deepcopy(self._step.net.extract(shape)).cpu()
+            network.load_state_dict(one["weights"])
+            self.found.append(
+                Passed(
+                    budget=budget,
+                    derived=Derived(**{**one["derived"], "shape": shape}),
+                    probabilities=one["probabilities"],
+                    network=network,
+                    step=one["step"],
+                    forward_images=one["forward_images"],
+                )
+            )
+        if self._begun:
+            self._step.aim_at(self.budgets[self._begun - 1])
