@@ -16,6 +16,7 @@ from ..searching.derive import check_possible
 from ..searching.search import search
 from ..tracing.space import Space
 from ._channel_choice import check_budget, same_ratio
+from ._search_passes import search_passes
 from .interface import Context, MethodResult
 
 __all__ = ["both", "depth", "width"]
@@ -42,7 +43,7 @@ def both(model: nn.Module, space: Space, budget: Budget, context: Context) -> Me
         model=small,
         cost=found.derived.cost,
         notes={"derived_by": found.derived.how, "given_up": found.derived.given_up},
-        passes=settings.epochs,
+        passes=search_passes(space, context),
         epochs_before=settings.epochs if settings.inherit else 0,
     )
 
@@ -72,7 +73,8 @@ def depth(model: nn.Module, space: Space, budget: Budget, context: Context) -> M
     check_budget(space, budget, shape)
     small = context.slim_sorted(model, space, shape)
     notes = {**found.notes, "before_widths": found.cost}
-    return MethodResult(shape=shape, model=small, cost=budget.cost(space, shape), notes=notes)
+    cost, passes = budget.cost(space, shape), found.passes
+    return MethodResult(shape=shape, model=small, cost=cost, notes=notes, passes=passes)
 
 
 def _reachable(space: Space, budget: Budget) -> Budget:
