@@ -10,10 +10,15 @@ from support.made_up_comparison import about, open_run, run, seeds
 from transformable.cli.results_table import results_table
 
 
-def shown(rows: list[dict[str, Any]], teacher: dict[str, Any] | None, columns: int) -> list[str]:
+def shown(
+    rows: list[dict[str, Any]],
+    teacher: dict[str, Any] | None,
+    columns: int,
+    targets: dict[str, Any] | None = None,
+) -> list[str]:
     console = Console(width=columns, file=io.StringIO(), color_system=None)
     with console.capture() as capture:
-        console.print(results_table(rows, teacher))
+        console.print(results_table(rows, teacher, targets))
     return [line.rstrip() for line in capture.get().splitlines() if line.strip()]
 
 
@@ -23,23 +28,34 @@ def test_the_table_while_it_runs() -> None:
         run("tas", 0.80, 0, search_seconds=1234.56),
         run("tas", 0.82, 1, search_seconds=1234.56),
         open_run("tas", "running", seed=2),
-        *seeds("pfec", 0.7, 0.7),
+        *seeds("pfec", 0.7, 0.7, passes=45.5),
         open_run("pfec", "failed", "[bold]out[/bold]", seed=2),
         open_run("amc", "failed", "out", seed=0),
         open_run("amc", "waiting", seed=1),
         open_run("sfp", "running", "search 40%"),
     ]
     lines = [re.split(r"\s{2,}", line.strip()) for line in shown(rows, about()["teacher"], 110)]
-    assert lines[0] == ["method", "runs", "accuracy", "MACs", "search s", "train s"]
+    assert lines[0] == ["method", "runs", "accuracy", "MACs", "passes", "seconds"]
     # the order is that of the runs: no line jumps while results come in
     assert lines[2:] == [
-        ["unpruned", "82.00%", "10.00M", "–", "300.0"],
+        ["unpruned", "82.00%", "10.00M", "–", "300"],
         ["cp", "waiting", "–", "–", "–", "–"],
-        ["tas", "2/3 done, running", "81.00% ± 1.41", "5.00M", "1,234.6", "180.0"],
-        ["pfec", "2/3 done, 1 failed: [bold]out[/bold]", "70.00% ± 0.00", "5.00M", "12.5", "180.0"],
+        ["tas", "2/3 done, running", "81.00% ± 1.41", "5.00M", "45", "1,415"],
+        ["pfec", "2/3 done, 1 failed: [bold]out[/bold]", "70.00% ± 0.00", "5.00M", "45.5", "192"],
         ["amc", "waiting, 1 failed: out", "–", "–", "–", "–"],
         ["sfp", "running: search 40%", "–", "–", "–", "–"],
     ]
+
+
+def test_what_is_outside_the_band_is_marked() -> None:
+    rows = [run("tas", 0.80), run("pfec", 0.70, cost=5_026_000)]
+    target = {"metric": "macs", "value": 5e6, "low": 4_975_000, "high": 5_025_000}
+    lines = shown(rows, None, 110, {"0.5": target})
+    assert "80.00%" in lines[2]
+    assert "§" not in lines[2]
+    assert "70.00% §" in lines[3]
+    told = "§ outside the band of its budget: compared at another cost"
+    assert " ".join(lines[4:]).split() == told.split()
 
 
 def test_the_table_is_as_wide_as_the_terminal() -> None:
@@ -55,7 +71,7 @@ def test_the_table_is_as_wide_as_the_terminal() -> None:
     for columns in (80, 100):
         lines = shown(rows, None, columns)
         assert max(map(len, lines)) <= columns
-        assert all(line.endswith("180.0") for line in lines if "2/2 done" in line)
+        assert all(line.endswith("192") for line in lines if "2/2 done" in line)
         text = " ".join(lines)
         assert "budget" in text
         assert "transfer" in text

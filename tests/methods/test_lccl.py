@@ -246,7 +246,7 @@ def test_a_network_that_is_trained_further_settles_again() -> None:
         if fresh:
             initialise(further)
         train(further, settings.dataset, Training(epochs=1, batch_size=12))
-        cost = found.restore_budget(further)
+        cost = found.restore_budget(further, budget)
         assert budget.holds(cost)
         assert cost == measured_cost(further, space, settings.dataset.validation)
 

@@ -15,7 +15,13 @@ from support.made_up_comparison import about, open_run, run, seeds
 from transformable import methods
 from transformable.report import label_placement
 from transformable.report.comparison_page import comparison_markdown, comparison_page
-from transformable.report.comparison_results import average_over_seeds, csv_text
+from transformable.report.comparison_results import (
+    average_over_seeds,
+    compared_entries,
+    csv_text,
+    differences,
+)
+from transformable.report.paired import paired_difference
 
 METHODS = list(methods.METHODS)
 
@@ -41,10 +47,10 @@ def test_the_file_of_all_runs() -> None:
     rows = [run("pfec", 0.801, measured=True, latency_ms=None), failed, open_run("cp", "waiting")]
     assert csv_text(rows) == (
         "method,budget,seed,transfer,state,reason,accuracy,top5,macs,params,cost,measured,"
-        "latency_ms,search_seconds,train_seconds\n"
-        "pfec,0.5,0,init,done,,0.801,0.99,5000000,136000,5000000,True,,12.5,180.0\n"
-        'amc,0.5,1,none,failed,"no shape, ""none"" at all",,,,,,False,,,\n'
-        "cp,0.5,0,init,waiting,,,,,,,False,,,\n"
+        "passes,latency_ms,search_seconds,train_seconds\n"
+        "pfec,0.5,0,init,done,,0.801,0.99,5000000,136000,5000000,True,45,,12.5,180.0\n"
+        'amc,0.5,1,none,failed,"no shape, ""none"" at all",,,,,,False,,,,\n'
+        "cp,0.5,0,init,waiting,,,,,,,False,,,,\n"
     )
     found = list(csv.DictReader(io.StringIO(csv_text(rows))))
     assert found[1]["reason"] == 'no shape, "none" at all'
@@ -56,7 +62,8 @@ def test_the_file_of_all_runs() -> None:
 def test_means_and_spread_by_hand() -> None:
     rows = [
         run("tas", 0.80, 0, macs=4900000, cost=4900000, latency_ms=1.0),
-        run("tas", 0.82, 1, macs=5100000, cost=5100000, latency_ms=None, search_seconds=17.5),
+        run("tas", 0.82, 1, macs=5100000, cost=5100000, latency_ms=None, search_seconds=17.5)
+        | {"passes": 46.5},
         run("tas", 0.78, 2, macs=5000000, cost=5000000, latency_ms=2.0),
         open_run("tas", "failed", "out of memory", seed=3),
         open_run("tas", "failed", "out of memory", seed=4),
@@ -78,6 +85,8 @@ def test_means_and_spread_by_hand() -> None:
         "cost": 5000000,
         "macs": 5000000,
         "params": 136000,
+        "passes": 45.5,
+        "by_seed": {0: 0.80, 1: 0.82, 2: 0.78},
         "latency_ms": 1.5,
         "train_seconds": 180.0,
         "cost_range": [4900000, 5100000],
@@ -119,30 +128,47 @@ def test_the_order() -> None:
 
 def test_the_whole_text() -> None:
     rows = [
-        *seeds("pfec", 0.77, 0.78, 0.79),
-        *seeds("tas", 0.80, 0.81, 0.82, train_seconds=60.0, latency_ms=None),
+        *seeds("uniform", 0.77, 0.78, 0.79),
+        *seeds("tas", 0.80, 0.81, 0.82, train_seconds=60.0, latency_ms=None, passes=45.3),
         open_run("a|b", "failed", "no <shape> | *here*"),
     ]
     assert comparison_markdown(rows, about()) == (
         "# resnet20 on digits: pruning methods compared\n"
         "\n"
         "6 of 7 runs are done, 1 failed. At a budget of 0.5 (5.00M MACs), tas has the highest mean "
-        "accuracy: 81.00% ± 1.00 (n = 3), 1.00 points below the unpruned network. It leads pfec by "
-        "3.00 points, more than the spread over the seeds: its mean ± std overlaps with no other.\n"
+        "accuracy: 81.00% ± 1.00 (n = 3), 1.00 points below the unpruned network. It leads uniform "
+        "by 3.00 points; seed by seed, the difference from every other is beyond two standard "
+        "errors.\n"
         "\n"
-        "| method | transfer | accuracy | change | MACs | params | latency | search | training |\n"
-        "|---|---|---:|---:|---:|---:|---:|---:|---:|\n"
-        "| unpruned | – | 82.00% | – | 10.00M | 272.0k | 2.00 ms | – | 5.0 min |\n"
-        "| tas | init | 81.00% ± 1.00 (n = 3) | −1.00 points | 5.00M (50.0%) | 136.0k (50.0%) | – "
-        "| 12.5 s | 60.0 s |\n"
-        "| pfec | init | 78.00% ± 1.00 (n = 3) | −4.00 points | 5.00M (50.0%) | 136.0k (50.0%) "
-        "| 1.25 ms | 12.5 s | 3.0 min |\n"
-        "| a&#124;b | init | failed: no &lt;shape&gt; &#124; \\*here\\* | – | – | – | – | – | – |\n"
+        "| method | transfer | accuracy | change | MACs | params | passes | latency | search "
+        "| training |\n"
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|\n"
+        "| unpruned | – | 82.00% | – | 10.00M | 272.0k | – | 2.00 ms | – | 5.0 min |\n"
+        "| tas | init | 81.00% ± 1.00 (n = 3) | −1.00 points | 5.00M (50.0%) | 136.0k (50.0%) "
+        "| 45.3 | – | 12.5 s | 60.0 s |\n"
+        "| uniform | init | 78.00% ± 1.00 (n = 3) | −4.00 points | 5.00M (50.0%) | 136.0k (50.0%) "
+        "| 45 | 1.25 ms | 12.5 s | 3.0 min |\n"
+        "| a&#124;b | init | failed: no &lt;shape&gt; &#124; \\*here\\* | – | – | – | – | – | – "
+        "| – |\n"
         "\n"
         "± is the sample standard deviation over n seeds.\n"
         "\n"
-        "Made by `tas compare --seeds 3`. Every small network was trained for 20 epochs. Measured "
-        "on A processor, 2 threads, torch 2.13.0.\n"
+        "Passes: how often every training image went forward and backward through a network that "
+        "learns, in the search and in the training together; forward alone is a third of a pass.\n"
+        "\n"
+        "Made by `tas compare --seeds 3`. Each method and the training of its small network had 45 "
+        "passes over the training images together. Measured on A processor, 2 threads, torch "
+        "2.13.0.\n"
+        "\n"
+        "## Differences, seed by seed\n"
+        "\n"
+        "| method | transfer | minus the best | minus uniform |\n"
+        "|---|---|---:|---:|\n"
+        "| tas | init | – | +3.00 ± 0.00 (n = 3, clear) |\n"
+        "| uniform | init | −3.00 ± 0.00 (n = 3, clear) | – |\n"
+        "\n"
+        "The mean over the seeds that both have, in points, ± its standard error. A difference is "
+        "clear when it is beyond two standard errors.\n"
         "\n"
         "## Failed runs\n"
         "\n"
@@ -150,23 +176,75 @@ def test_the_whole_text() -> None:
     )
 
 
-def test_no_winner_where_the_spreads_overlap() -> None:
+def test_no_winner_where_a_paired_difference_is_not_clear() -> None:
     rows = [
         *seeds("tas", 0.79, 0.80, 0.81),
-        *seeds("pfec", 0.78, 0.79, 0.80),
+        # behind by 0, 1 and 2 points: 1.00 ± 0.58
+        *seeds("pfec", 0.79, 0.79, 0.79),
+        # the mean ± std overlaps with that of the best, but by 0.9, 1 and 1.1 points: 1.00 ± 0.06
+        *seeds("paired", 0.781, 0.79, 0.799),
         *seeds("far", 0.60, 0.61, 0.62),
     ]
     text = comparison_markdown(rows, about())
     assert (
-        "It leads pfec by 1.00 points, but its mean ± std overlaps with that of pfec: over" in text
+        "It leads pfec by 1.00 points, but seed by seed the difference from pfec is within two "
+        "standard errors: there is no clear winner." in text
     )
-    assert "no clear winner" in text
-    cells = {row[0]: row[2] for row in table(text)}
+    cells = {row[0]: row[2] for row in table(text)[:7]}
     assert cells["tas"] == "80.00% ± 1.00 (n = 3)"
-    assert cells["pfec"] == "79.00% ± 1.00 (n = 3) ≈"
+    assert cells["pfec"] == "79.00% ± 0.00 (n = 3) ≈"
+    assert cells["paired"] == "79.00% ± 0.90 (n = 3)"
     assert cells["far"] == "61.00% ± 1.00 (n = 3)"
-    assert "\n≈ its mean ± std overlaps" in text
+    assert "\n≈ not clearly behind the best" in text
     assert read(rows).by_id("results").all("b") == []
+    # without uniform there is one column less
+    assert table(text)[7:] == [
+        ["method", "transfer", "minus the best"],
+        ["---", "---", "---:"],
+        ["pfec", "init", "−1.00 ± 0.58 (n = 3)"],
+        ["paired", "init", "−1.00 ± 0.06 (n = 3, clear)"],
+        ["far", "init", "−19.00 ± 0.00 (n = 3, clear)"],
+    ]
+
+
+def test_differences_are_over_the_seeds_that_both_have() -> None:
+    best, other = {0: 0.9, 1: 0.8, 2: 0.85}, {1: 0.79, 2: 0.82, 7: 0.1}
+    # 1 and 3 points: the mean 2, the std the root of 2, the error 1
+    expected = {"points": 2.0, "standard_error": 1.0, "n": 2, "clear": False}
+    assert paired_difference(best, other) == pytest.approx(expected)
+    assert paired_difference({0: 0.9}, {1: 0.8}) is None
+    alone = paired_difference({0: 0.9}, {0: 0.8})
+    assert alone == pytest.approx({"points": 10.0, "standard_error": None, "n": 1, "clear": False})
+    # 2, 3 and 4 points: 3 ± 0.577
+    clear = paired_difference({0: 0.02, 1: 0.03, 2: 0.04}, dict.fromkeys(range(3), 0.0))
+    assert clear == pytest.approx({"points": 3.0, "standard_error": 3**-0.5, "n": 3, "clear": True})
+
+
+def test_the_differences_of_all_entries() -> None:
+    rows = [
+        *seeds("tas", 0.80, 0.82),
+        *seeds("uniform", 0.79, 0.79),
+        *seeds("uniform", 0.70, 0.71, transfer="kd"),
+        *seeds("pfec", 0.72, 0.72, transfer="kd"),
+        open_run("cp", "failed", "x"),
+    ]
+    found = differences(compared_entries(rows, about()))
+    points = {
+        (d["method"], d["transfer"], d["versus"]): (d["points"], d["standard_error"], d["clear"])
+        for d in found
+    }
+    assert points == {
+        ("tas", "init", "uniform"): pytest.approx((2.0, 1.0, False)),
+        ("uniform", "init", "best"): pytest.approx((-2.0, 1.0, False)),
+        ("uniform", "kd", "best"): pytest.approx((-10.5, 0.5, True)),
+        ("pfec", "kd", "best"): pytest.approx((-9.0, 1.0, True)),
+        ("pfec", "kd", "uniform"): pytest.approx((1.5, 0.5, True)),
+    }
+    assert {d["budget"] for d in found} == {"0.5"}
+    part = read(rows).by_id("results")
+    assert [h.text for h in part.all("h3")] == ["Differences, seed by seed"]
+    cells = [[cell.text for cell in line.all("td")] for line in part.all("tr")]
+    assert ["pfec", "kd", "−9.00 ± 1.00 (n = 2, clear)", "+1.50 ± 0.50 (n = 2, clear)"] in cells
 
 
 def test_a_far_one_with_a_wide_spread_takes_the_win_too() -> None:
@@ -175,18 +253,28 @@ def test_a_far_one_with_a_wide_spread_takes_the_win_too() -> None:
         *seeds("pfec", 0.79, 0.791),
         *seeds("wide", 0.70, 0.85),
     ]
-    assert "overlaps with that of wide: over these seeds there is no clear winner" in lead(rows)
+    assert "the difference from wide is within two standard errors: there is no" in lead(rows)
 
 
 def test_one_seed_is_no_proof() -> None:
     text = comparison_markdown([run("tas", 0.8), *seeds("pfec", 0.70, 0.71)], about())
     assert "tas has the highest accuracy: 80.00% (n = 1)" in text
-    assert "by 9.50 points; without two runs of each there is no spread" in text
+    assert "by 9.50 points; without two common seeds of all there is no error" in text
     assert "winner" not in text
-    cells = {row[0]: row[2] for row in table(text)}
+    cells = {row[0]: row[2] for row in table(text)[:5]}
     assert cells["tas"] == "80.00% (n = 1) †"
     assert cells["pfec"] == "70.50% ± 0.71 (n = 2)"
     assert "\n† a single run" in text
+    assert "| pfec | init | −10.00 (n = 1) |" in text
+
+
+def test_a_given_network_may_have_seen_the_held_out_images() -> None:
+    told = "The unpruned network was given, not trained here: the held-out images may have been"
+    rows = [run("tas", 0.8)]
+    assert told in comparison_markdown(rows, about(given=True))
+    assert told not in comparison_markdown(rows, about(given=False))
+    notes = [note.text for note in read(rows, given=True).by_id("results").all("p", "note")]
+    assert any(note.startswith(told) for note in notes)
 
 
 def test_costs_that_are_measured_or_outside_the_band() -> None:
@@ -196,12 +284,17 @@ def test_costs_that_are_measured_or_outside_the_band() -> None:
         run("tas", 0.85, 1, cost=4900000),
     ]
     text = comparison_markdown(rows, about())
-    cells = {row[0]: (row[2], row[4]) for row in table(text)}
+    cells = {row[0]: (row[2], row[4]) for row in table(text)[:5]}
     assert cells["lccl"] == ("80.00% ± 0.00 (n = 2)", "5.10M (51.0%) ‡")
     assert cells["tas"] == ("85.00% ± 0.00 (n = 2) §", "5.00M (50.0%)")
     assert "3.00 points above the unpruned network. Not all of its runs are inside the" in text
     assert "\n‡ measured on held-out images" in text
-    assert "\n§ at least one run is outside" in text
+    assert (
+        "\n§ at least one run is outside the band of its budget (± 5%), because its method is too "
+        "coarse for that: it is compared at another cost.\n" in text
+    )
+    narrow = {"metric": "macs", "value": 5e6, "low": 4975000, "high": 5025000}
+    assert "budget (± 0.5%), bec" in comparison_markdown(rows, about(targets={"0.5": narrow}))
 
 
 def test_budgets_and_transfers_are_told_apart() -> None:
@@ -217,7 +310,7 @@ def test_budgets_and_transfers_are_told_apart() -> None:
     assert "tas (kd) has the highest mean accuracy" in text
     assert "It leads pfec (none) by 8.00 points" in text
     assert "The highest means by transfer are kd: tas 80.50%; none: pfec 72.50%." in text
-    assert [row[:3] for row in table(text)[2:]] == [
+    assert [row[:3] for row in table(text)[2:7]] == [
         ["unpruned", "–", "–"],
         ["tas", "kd", "0.3"],
         ["tas", "kd", "0.5"],
@@ -243,7 +336,7 @@ def test_every_method_is_on_a_page_that_needs_nothing_else() -> None:
     assert re.findall(r"https?://", text) == []
     assert re.findall(r"<(?:script|link|img|iframe)|@import|url\(", text) == []
     page = parse(text)
-    lines = page.by_id("results").all("tr")[1:]
+    lines = page.by_id("results").all("table")[0].all("tr")[1:]
     assert [line.all("td")[0].text for line in lines] == ["unpruned", *METHODS[::-1]]
     for key in ("by-macs", "by-latency"):
         keys = [mark.text for mark in page.by_id(key).all("span", "mark")]
@@ -282,7 +375,7 @@ def test_failures_are_told_once_and_in_full() -> None:
     assert states == ["running", "failed: the search found no shape inside the band the…"]
     for line in page.by_id("results").all("tr"):
         cells = line.all("td") or line.all("th")
-        assert sum(int(cell.attributes.get("colspan", 1)) for cell in cells) == 9
+        assert sum(int(cell.attributes.get("colspan", 1)) for cell in cells) == 10
 
 
 def scale(picture: Node, axis: str, unit: float) -> tuple[float, float]:
@@ -444,7 +537,7 @@ def test_how_it_was_run() -> None:
         ("seeds", "0, 1"),
         ("budget", "0.5 (5.00M MACs)"),
         ("metric", "MACs"),
-        ("epochs", "20"),
+        ("passes", "45"),
         # four trainings of 180 s, three searches of 12.5 s: one serves both transfers
         ("time of all runs", "12.6 min"),
         ("runs at the same time", "2"),
@@ -473,7 +566,7 @@ def test_nothing_is_done(rows: list[dict[str, Any]], told: str) -> None:
         assert page.by_id(key).all("svg") == []
         assert page.by_id(key).all("p")[0].text == "No run has a number for this yet."
     assert page.all("figure") == [page.by_id("by-macs"), page.by_id("by-latency")]
-    assert table(comparison_markdown(rows, about(teacher=None)))[2] == ["unpruned"] + ["–"] * 8
+    assert table(comparison_markdown(rows, about(teacher=None)))[2] == ["unpruned"] + ["–"] * 9
 
 
 def test_a_run_without_latency_is_in_the_other_picture() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-NUMBERS = ("accuracy", "top5", "macs", "params", "cost", "latency_ms")
+NUMBERS = ("accuracy", "top5", "macs", "params", "cost", "passes", "latency_ms")
 TIMES = ("search_seconds", "train_seconds")
 
 
@@ -11,6 +11,7 @@ def run(method: str, accuracy: float | None, seed: int = 0, **changes: Any) -> d
     row = {"method": method, "budget": "0.5", "seed": seed, "transfer": "init"}
     row |= {"state": "done", "reason": None, "accuracy": accuracy, "top5": 0.99}
     row |= {"macs": 5000000, "params": 136000, "cost": 5000000, "measured": False}
+    row |= {"passes": 45}
     row |= {"latency_ms": 1.25, "search_seconds": 12.5, "train_seconds": 180.0, "notes": {}}
     return row | changes
 
@@ -32,5 +33,5 @@ def about(**changes: Any) -> dict[str, Any]:
     teacher = {"accuracy": 0.82, "macs": 10000000, "params": 272000, "latency_ms": 2.0}
     facts = {"title": "resnet20 on digits", "command": "tas compare --seeds 3", "metric": "macs"}
     machine = {"torch": "2.13.0", "cpu": "A processor", "threads": 2}
-    rest = {"targets": {"0.5": target}, "teacher": {**teacher, "seconds": 300.0}, "epochs": 20}
+    rest = {"targets": {"0.5": target}, "teacher": {**teacher, "seconds": 300.0}, "passes": 45}
     return {**facts, **rest, "environment": machine, "kind": "compare", **changes}

@@ -80,6 +80,7 @@ def plan_comparison(
     options: TrialOptions, budgets: Sequence[str], folder: Path, command: str
 ) -> Comparison:
     """The trials that the options ask for; bad input is refused before anything is computed."""
+    options.check_passes()
     methods = split(options.methods)
     for method in methods:
         load_method(method)
@@ -109,7 +110,8 @@ def plan_comparison(
             "command": hide_password(command),
             "targets": {name: target.target() for name, target in targets.items()},
             "teacher": {"macs": macs(space, space.full), "params": params(space, space.full)},
-            "epochs": options.student.epochs,
+            "passes": options.all_passes(),
+            "given": options.teacher is not None,
         },
     )
 
@@ -139,7 +141,8 @@ def live_table(
             yield lambda: None
             return
         with Live(console=console, refresh_per_second=2, transient=True) as live:
-            yield lambda: live.update(results_table(rows(), teacher))
+            targets = comparison.facts["targets"]
+            yield lambda: live.update(results_table(rows(), teacher, targets))
     except KeyboardInterrupt:
         raise Interrupted("what was done is kept; run the same command again to go on") from None
 
@@ -159,6 +162,6 @@ class CompareOutcome(Outcome):
 
     def show(self) -> Group:
         out = Path(self.result["out"])
-        table = results_table(self.result["rows"], self.result["teacher"])
+        table = results_table(*(self.result[name] for name in ("rows", "teacher", "targets")))
         lines = [f"{name}: {out / file}" for name, file in COMPARISON_FILES.items()]
         return self.page(table, *lines)

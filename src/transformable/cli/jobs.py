@@ -144,7 +144,13 @@ def make_job(
         source=source,
         command=command,
         export=options.export,
+        **({} if isinstance(options, Prune) else _equal_terms(options)),
     )
+
+
+def _equal_terms(options: TrialOptions) -> dict[str, Any]:
+    """What only the jobs of a comparison have."""
+    return {"passes": options.all_passes(), "wider": options.wider()}
 
 
 def blueprint_of(options: Train | Distill | Search | PruningOptions, info: Info) -> Blueprint:

@@ -10,6 +10,7 @@ from rich.table import Table
 from ..comparing.trials import Trial
 from ..pruning.prune import run_job
 from ..report import write_report
+from ..report.formatting import passes
 from ..runs.run_folder import Run
 from .jobs import make_job, make_session, run_once, started
 from .outcome import Outcome
@@ -36,6 +37,15 @@ def _prune(options: Prune, folder: Path, command: str, run: Run | None) -> dict[
     job.check(session)
     with started(session, run) as session:
         return run_job(job, session).summary
+
+
+def _passes_lines(result: dict[str, Any]) -> list[str]:
+    """The passes over the training images, if they were counted."""
+    spent = result.get("passes")
+    if not spent:
+        return []
+    parts = ", ".join(f"{name} {passes(count)}" for name, count in spent.items())
+    return [f"passes over the training images: {passes(sum(spent.values()))} ({parts})"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +75,7 @@ class PruneOutcome(Outcome):
         lines = [
             f"budget: {target['low']:,} to {target['high']:,} {target['metric']}",
             f"latency: {how}. {self.result['faster']}",
+            *_passes_lines(self.result),
             f"network: {out / ('export' if 'export' in self.result else 'student')}",
             f"report: {out / 'report.html'}",
         ]

@@ -10,10 +10,11 @@ from tyro.conf import arg
 
 from ..methods import METHODS
 from ..presets import quick_search, quick_student, quick_teacher
-from ..settings import Distilling, Searching, Training, Transfer, at_least
+from ..settings import Distilling, Searching, Training, Transfer, at_least, between
 from .options import Count, List, RunOptions, SpaceOptions, Text, Whole
 
 ALL_METHODS = ",".join(METHODS)
+WIDER = (0.01, 0.02, 0.05)
 
 __all__ = ["Compare", "Prune", "PruningOptions", "Sweep", "TrialOptions", "split"]
 
@@ -81,7 +82,8 @@ class Prune(PruningOptions):
     """What the network may cost: a fraction of what it costs now (0.5) or a number (20M)."""
     method: str = "tas"
     """How the small network is found: tas, tas-width, tas-depth, uniform, random, pfec, fpgm,
-    taylor, slimming, sfp, cp, amc, autoslim, lccl, or path.py:function."""
+    taylor, slimming, sfp, cp, amc, autoslim, lccl, torch-pruning, torch-pruning-sparse, or
+    path.py:function."""
     transfer: Annotated[
         Transfer | None, arg(metavar="{none,init,kd,init+kd}", help_behavior_hint="")
     ] = None
@@ -105,6 +107,15 @@ class TrialOptions(PruningOptions):
     """How many seeds, counted from --seed; the teacher is trained with the first."""
     transfer: List = "init"
     """How the small networks are trained: one or more of none, init, kd, init+kd."""
+    passes: Count = None
+    """Passes over the training images that a method and the training of its small network spend
+    together (default: the epochs of the search and of that training); a small network is trained
+    with what its method leaves. A pass is every training image once forward and backward through
+    whichever network learns; forward alone is a third of one. The answers of the unpruned network
+    in distillation are not counted, nor is its training."""
+    tolerance: Annotated[float, between(0, 1)] = 0.005
+    """How far from the target the cost may be, as a share of it. A method that is too coarse for
+    that may use up to 0.05, and is marked: it is compared at another cost."""
     jobs: Annotated[int, at_least(1)] = 1
     """Trials that run side by side; they share the processors."""
     export: bool = False
@@ -125,6 +136,26 @@ class TrialOptions(PruningOptions):
                 known = ", ".join(get_args(Transfer))
                 raise ValueError(f"transfer must be some of {known}, not {name!r}")
 
+    def settings(self) -> dict[str, Any]:
+        """The content of config.toml: also the passes that follow from other settings."""
+        return {**super().settings(), "passes": self.all_passes()}
+
+    def all_passes(self) -> int:
+        """The passes that a method and the training of its small network spend together."""
+        return self.search.epochs + self.student.epochs if self.passes is None else self.passes
+
+    def check_passes(self) -> None:
+        """Refuse passes of which a search leaves none."""
+        if self.all_passes() <= self.search.epochs:
+            raise ValueError(
+                f"passes must be more than the {self.search.epochs} epochs of the search, not "
+                f"{self.passes}; or use fewer --search-epochs"
+            )
+
+    def wider(self) -> list[float]:
+        """The tolerances that are tried where a method finds nothing inside the band."""
+        return [tolerance for tolerance in WIDER if tolerance > self.tolerance]
+
     def transfers(self) -> list[Transfer]:
         """The kinds of transfer that the option names, in the order none, init, kd, init+kd."""
         return [name for name in get_args(Transfer) if name in split(self.transfer)]
@@ -134,10 +165,10 @@ class TrialOptions(PruningOptions):
 class Compare(TrialOptions):
     """Which method is best for a network and a budget: all on equal terms.
 
-    One teacher; the small networks are trained on the same images in the same order, for the same
-    epochs with the same schedule. Runs that are done are not run again, also if more methods, seeds
-    or kinds of transfer are asked for; one that fails is shown with its reason, and tried again by
-    the next call.
+    One teacher; the same passes over the training images for each method and its small network
+    together, in the same order and with the same schedule; the same cost. Runs that are done are
+    not run again, also if more methods, seeds or kinds of transfer are asked for; one that fails is
+    shown with its reason, and tried again by the next call.
     """
 
     methods: List = ALL_METHODS

@@ -7,26 +7,43 @@ from rich.box import SIMPLE
 from rich.table import Table
 from rich.text import Text
 
-from ..report.comparison_results import Entry, Row, accuracy_text, average, group_seeds, unpruned
-from ..report.comparison_table import UNPRUNED, shorten
-from ..report.formatting import MISSING, count_and_share, percent
+from ..report.comparison_results import (
+    Entry,
+    Row,
+    accuracy_text,
+    average,
+    group_seeds,
+    outside_band,
+    unpruned,
+)
+from ..report.comparison_table import OUTSIDE, UNPRUNED, shorten
+from ..report.formatting import MISSING, count_and_share, passes, percent
 
 __all__ = ["COMPARISON_FILES", "results_table"]
 
 COMPARISON_FILES = {"report": "report.html", "table": "results.md", "runs": "results.csv"}
 
 
-def results_table(rows: Sequence[Row], teacher: Mapping[str, Any] | None) -> Table:
-    """Means over the seeds, in the order of the runs, so that no line jumps while they run."""
+def results_table(
+    rows: Sequence[Row],
+    teacher: Mapping[str, Any] | None,
+    targets: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Table:
+    """Means over the seeds, in the order of the runs, so that no line jumps while they run.
+
+    With the ``targets`` of the budgets, methods that are outside the band are marked.
+    """
     groups = group_seeds(rows)
     entries = [average(group) for group in groups]
     names = [name for name in ("budget", "transfer") if len({entry[name] for entry in entries}) > 1]
-    table = Table(box=SIMPLE, pad_edge=False, show_edge=False, collapse_padding=True)
+    table = Table(
+        box=SIMPLE, pad_edge=False, show_edge=False, collapse_padding=True, caption_justify="left"
+    )
     for name in ("method", *names):
         table.add_column(name, no_wrap=True)
-    table.add_column("runs", overflow="fold", min_width=10)
+    table.add_column("runs", overflow="fold", min_width=8)
     table.add_column("accuracy", justify="right", no_wrap=True)
-    for name in ("MACs", "search s", "train s"):
+    for name in ("MACs", "passes", "seconds"):
         table.add_column(name, justify="right")
     if teacher:
         whole = unpruned(teacher)
@@ -35,17 +52,22 @@ def results_table(rows: Sequence[Row], teacher: Mapping[str, Any] | None) -> Tab
     for entry, group in zip(entries, groups, strict=True):
         # how many runs are done is in the column before
         reached = accuracy_text(entry).partition(" (")[0]
-        numbers = _numbers(reached, entry["macs"], entry["search_seconds"], entry["train_seconds"])
+        if outside_band(entry, targets or {}):
+            reached += f" {OUTSIDE}"
+            table.caption = f"{OUTSIDE} outside the band of its budget: compared at another cost"
+        times = [entry[name] for name in ("search_seconds", "train_seconds")]
+        seconds = None if None in times else sum(times)
+        numbers = _numbers(reached, entry["macs"], entry["passes"], seconds)
         texts = (Text(str(entry[name])) for name in ("method", *names))
         table.add_row(*texts, _state(entry, group), *numbers)
     return table
 
 
 def _numbers(
-    accuracy: str, macs: float | None, search: float | None, training: float | None
+    accuracy: str, macs: float | None, spent: float | None, seconds: float | None
 ) -> list[str]:
-    seconds = (MISSING if value is None else f"{value:,.1f}" for value in (search, training))
-    return [accuracy, count_and_share(macs), *seconds]
+    time = MISSING if seconds is None else f"{seconds:,.0f}"
+    return [accuracy, count_and_share(macs), passes(spent), time]
 
 
 def _state(entry: Entry, group: Sequence[Row]) -> Text:

@@ -10,6 +10,7 @@ from typing import Any
 from ..atomic_files import write_whole
 from ..networks.speed import describe_machine
 from ..report import write_comparison
+from ..report.comparison_results import compared_entries, differences
 from ..runs.run_folder import read_json
 from ..settings import Transfer
 from .processes import Logs, Work, run_trials, threads_per_trial
@@ -56,7 +57,7 @@ class Comparison:
         if trial in self.running and not result:
             state, reason = "running", logs.status()
         before, after = result.get("before", {}), result.get("after", {})
-        seconds = result.get("seconds", {})
+        seconds, passes = result.get("seconds", {}), result.get("passes", {})
         return {
             "method": trial.method,
             "budget": trial.budget,
@@ -67,6 +68,7 @@ class Comparison:
             **{name: after.get(name) for name in ("accuracy", "top5", "macs", "params")},
             "cost": after.get(self.metric),
             "measured": result.get("measured"),
+            "passes": sum(passes.values()) if passes else None,
             "latency_ms": after.get("latency_ms"),
             "teacher_latency_ms": before.get("latency_ms"),
             "search_seconds": seconds.get("search"),
@@ -119,7 +121,8 @@ class Comparison:
         environment = {**describe_machine(), "threads": threads_per_trial(self.jobs)}
         shared = {"metric": self.metric, "jobs": self.jobs, "environment": environment}
         facts = {**self.facts, **shared, "teacher": teacher}
-        result = {**facts, "rows": rows, "out": str(self.folder)}
+        found = differences(compared_entries(rows, facts))
+        result = {**facts, "rows": rows, "differences": found, "out": str(self.folder)}
         write_comparison(self.folder, rows, facts)
         write_whole(self.folder / "result.json", json.dumps(result, indent=2) + "\n")
         return result

@@ -1,21 +1,25 @@
 """The budget of a search: a target cost with a band around it."""
 
 import re
-from dataclasses import dataclass
-from typing import Any, get_args
+from dataclasses import dataclass, replace
+from typing import Any, Self, get_args
 
 from ..settings import Metric
 from ..shape import Shape
 from ..tracing.space import Space
 from .cost import macs, params
 
-__all__ = ["Budget"]
+__all__ = ["BandError", "Budget"]
 
 MEASURES = {"macs": macs, "params": params}
 NAMES = {"macs": "MACs", "params": "parameters"}
 SUFFIXES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
 # plain numbers up to this are fractions of the unpruned network
 LARGEST_FRACTION = 10
+
+
+class BandError(ValueError):
+    """No network inside the band of a budget was found; a wider band may have one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +42,7 @@ class Budget:
     @classmethod
     def of(
         cls, amount: str | float, space: Space, *, metric: Metric = "macs", tolerance: float = 0.05
-    ) -> "Budget":
+    ) -> Self:
         """From a fraction of the unpruned network (0.5) or a number of MACs or parameters (20M).
 
         Raises a ValueError if that is less than the smallest or more than the largest shape costs.
@@ -56,9 +60,13 @@ class Budget:
                 f"a budget of {amount} is {value:,.0f} {NAMES[metric]}, and this network can have "
                 f"{smallest:,} to {largest:,} ({smallest / full:.3f} to {largest / full:.3f})"
             )
+        return cls(metric=metric, value=value, low=0, high=0).within(tolerance)
+
+    def within(self, tolerance: float) -> Self:
+        """The same target with another band around it."""
         # the outermost whole numbers inside the band
-        low, high = -int(-(1 - tolerance) * value // 1), int((1 + tolerance) * value)
-        return cls(metric=metric, value=value, low=low, high=high)
+        low, high = -int(-(1 - tolerance) * self.value // 1), int((1 + tolerance) * self.value)
+        return replace(self, low=low, high=high)
 
     def cost(self, space: Space, shape: Shape) -> int:
         """The cost of a shape in the metric of this budget."""

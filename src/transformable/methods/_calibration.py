@@ -18,12 +18,12 @@ class CalibratedEvaluator:
         seed = context.session.seed
         self._calibration = sample_images(context.dataset.train, calibration, seed)
         self.held_out = sample_images(context.dataset.validation, held_out, seed)
-        self._seen, self._all = 0, len(context.dataset.train)
+        self._seen, self._context = 0, context
 
     @property
     def passes(self) -> float:
-        """Passes over the training images that were spent; a forward pass alone is a third."""
-        return self._seen / self._all / 3
+        """The passes that were spent so far."""
+        return self._context.forward_passes(self._seen)
 
     def recalibrate(self, network: nn.Module) -> nn.Module:
         self._seen += len(self._calibration)

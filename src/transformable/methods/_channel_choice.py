@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from ..costing.budget import Budget
+from ..costing.budget import BandError, Budget
 from ..shape import Shape
 from ..tracing.channel_groups import Channel, ChannelGroups
 from ..tracing.space import Space
@@ -121,10 +121,10 @@ def drop_single_channels(
 
 
 def check_budget(space: Space, budget: Budget, shape: Shape) -> None:
-    """Raise a ValueError if the cost of the shape is outside the band."""
+    """Raise an error if the cost of the shape is outside the band."""
     cost = budget.cost(space, shape)
     if not budget.holds(cost):
-        raise ValueError(
+        raise BandError(
             f"no such shape has {budget.low:,} to {budget.high:,} {budget.metric}, one has "
             f"{cost:,}; use a larger tolerance"
         )

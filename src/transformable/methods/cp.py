@@ -62,14 +62,17 @@ def cp(model: nn.Module, space: Space, budget: Budget, context: Context) -> Meth
     with preserve_random_state(context.session.fabric):
         pruning = Pruning(model, groups, context)
         pruning.run(by_lasso)
+        spent = pruning.seen
         if not budget.holds(budget.cost(space, pruning.shape)):
             # where a shortcut is padded, the cost also depends on which channels are kept: solve
             # for the ratio again, now with the ranking of the LASSO
             chosen = groups.kept(keep_by_ratio(groups, budget, scores))
             pruning = Pruning(model, groups, context)
             pruning.run(lambda head, *_: chosen[head])
+            spent += pruning.seen
         shape = drop_single_channels(groups, budget, scores, pruning.shape)
-        return slimmed(pruning.weights, space, budget, shape)
+        passes = context.forward_passes(spent)
+        return slimmed(pruning.weights, space, budget, shape, passes=passes)
 
 
 class Pruning:
@@ -82,6 +85,7 @@ class Pruning:
         self.whole, self.weights = copy.deepcopy(model), copy.deepcopy(model)
         self.small = self.slim()
         self.images = _images(groups.space, context)
+        self.seen = 0  # images that went through a network
 
     @property
     def shape(self) -> Shape:
@@ -156,6 +160,7 @@ class Pruning:
         ]
         with torch.no_grad():
             network.eval()(self.images.to(next(network.parameters()).device))
+        self.seen += len(self.images)
         for hook in hooks:
             hook.remove()
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from math import ceil
+from typing import Any, Self
 
 from torch import nn
 
@@ -34,15 +35,16 @@ class MethodResult:
     notes: dict[str, Any] = field(default_factory=dict)
     """Further results of the method, as JSON values."""
     passes: float = 0.0
-    """Passes over the training images, forward and backward, that the method has spent; one that
-    is forward only counts a third."""
+    """Passes over the training images, forward and backward, that the method has spent, whichever
+    network they went through; one that is forward only counts a third. The answers of the unpruned
+    network in distillation are not counted: they are the same for all."""
     epochs_before: float = 0.0
     """Epochs of the schedule of the network's training that the method has done already."""
     after_epoch: Callable[[nn.Module], None] | None = None
     """To be called after each epoch of the network's training."""
-    restore_budget: Callable[[nn.Module], int] | None = None
+    restore_budget: Callable[[nn.Module, Budget], int] | None = None
     """If the cost depends on the images and not only on the shape: brings the trained network back
-    into the budget, and returns its measured cost."""
+    into the band of a budget, and returns its measured cost."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +87,24 @@ class Context:
             objective=objective,
             after_epoch=after_epoch,
         )
+
+    def forward_passes(self, images: float) -> float:
+        """The passes that count for images that only went forward through a network."""
+        return images / len(self.dataset.train) / 3
+
+    def shortened(self, epochs: float) -> Self:
+        """The same context for a training of so many epochs: if that is not a whole number, of the
+        next one, with a part of the images."""
+        whole, train = ceil(epochs), self.dataset.train
+        if epochs < whole:
+            part = stratified(train.labels, epochs / whole, self.session.seed)[1]
+            train = train.subset(part)
+        searching = replace(
+            self.searching,
+            epochs=whole,
+            hold_epochs=min(self.searching.hold_epochs, whole / 2),
+        )
+        return replace(self, dataset=replace(self.dataset, train=train), searching=searching)
 
     def slim_sorted(self, model: nn.Module, space: Space, shape: Shape) -> nn.Module:
         """The small network of a shape, with the most important channels of each layer."""

@@ -31,7 +31,7 @@ import torch.nn.functional as F
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from ..costing.budget import Budget
+from ..costing.budget import BandError, Budget
 from ..costing.cost import layer_costs, macs
 from ..data import Split
 from ..tracing.space import Space
@@ -104,21 +104,26 @@ def lccl(model: nn.Module, space: Space, budget: Budget, context: Context) -> Me
     held_out, fabric = context.dataset.validation, context.session.fabric
     reset_thresholds = partial(set_thresholds, share=share, split=calibration, fabric=fabric)
 
-    def restore_budget(network: nn.Module) -> int:
+    def restore_budget(network: nn.Module, budget: Budget) -> int:
         # by the held-out images themselves if they are unlike the training images
         for split in (calibration, held_out):
             meet_budget(network, space, budget, split, fabric)
             cost = measured_cost(network, space, held_out, fabric)
             if budget.holds(cost):
                 return cost
-        raise ValueError(
+        raise BandError(
             f"lccl finds no threshold with {budget.low:,} to {budget.high:,} MACs, only one with "
             f"{cost:,}; use a larger tolerance"
         )
 
-    reset_thresholds(network)
+    with _seen_images(network) as each_epoch:
+        reset_thresholds(network)
     context.train(network, after_epoch=reset_thresholds)
-    cost = restore_budget(network)
+    with _seen_images(network) as at_the_end:
+        cost = restore_budget(network, budget)
+    epochs = context.searching.epochs
+    # the thresholds are set again in the training of the small network
+    looked = (1 + epochs + context.epochs_after) * sum(each_epoch) + 2 * sum(at_the_end)
     notes = {
         "measured": True,
         "share": (cost - smallest) / (largest - smallest),
@@ -130,7 +135,7 @@ def lccl(model: nn.Module, space: Space, budget: Budget, context: Context) -> Me
         model=network.train(model.training),
         cost=cost,
         notes=notes,
-        passes=context.searching.epochs,
+        passes=epochs + context.forward_passes(looked),
         after_epoch=reset_thresholds,
         restore_budget=restore_budget,
     )
@@ -238,6 +243,17 @@ def _observed(network: nn.Module, observer: Callable[[GatedConv, Tensor], None])
     finally:
         for hook in hooks:
             hook.remove()
+
+
+@contextmanager
+def _seen_images(network: nn.Module) -> Iterator[list[int]]:
+    """Inside, the sizes of the batches that go through the network are added to a list."""
+    sizes: list[int] = []
+    hook = network.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))
+    try:
+        yield sizes
+    finally:
+        hook.remove()
 
 
 def meet_budget(

@@ -1,18 +1,17 @@
 """Random search: draw shapes inside the budget, train each briefly, keep the best.
 
 The baseline of DARTS: Differentiable Architecture Search. Liu, Simonyan, Yang. ICLR 2019.
-Each shape starts from the channels of the trained network, sees its share of the images of a
-search, and is tested on held-out images.
+Each shape starts from the channels of the trained network, gets its share of the passes of a
+search, and is tested on held-out images, which counts too. The network of the best shape is
+returned with the weights that it has learnt.
 """
 
 from dataclasses import replace
-from math import ceil
 
 import torch
 from torch import nn
 
 from ..costing.budget import Budget
-from ..data import stratified
 from ..searching.derive import derive
 from ..shape import Shape
 from ..tracing.space import Space
@@ -26,17 +25,11 @@ TRIES = 5_000  # samples of the space before a shape is derived from random prob
 
 def random(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     generator = torch.Generator().manual_seed(context.session.seed)
-    # all shapes together see as many images as a search of so many epochs
-    share = max(1, context.searching.epochs) / SHAPES
-    epochs, train = ceil(share), context.dataset.train
-    if share < epochs:
-        train = train.subset(stratified(train.labels, share / epochs, context.session.seed)[1])
-    context = replace(
-        context,
-        dataset=replace(context.dataset, train=train),
-        searching=replace(context.searching, epochs=epochs),
-        session=replace(context.session, run=None),
-    )
+    # all shapes together spend the passes of a search of so many epochs
+    share = context.searching.epochs / SHAPES
+    tested = context.forward_passes(len(context.dataset.validation))
+    trained = max(0.0, share - tested)
+    context = replace(context, session=replace(context.session, run=None)).shortened(trained)
     accuracies: dict[Shape, float] = {}
     best: nn.Module = model
     for _ in range(SHAPES):
@@ -50,7 +43,7 @@ def random(model: nn.Module, space: Space, budget: Budget, context: Context) -> 
         accuracies[shape] = accuracy
     shape = max(accuracies, key=lambda each: accuracies[each])
     notes = {"held_out_accuracies": [round(value, 4) for value in accuracies.values()]}
-    passes = share * len(accuracies)
+    passes = (trained + tested) * len(accuracies)
     cost = budget.cost(space, shape)
     return MethodResult(shape=shape, model=best, cost=cost, notes=notes, passes=passes)
 

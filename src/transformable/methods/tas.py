@@ -68,7 +68,8 @@ def depth(model: nn.Module, space: Space, budget: Budget, context: Context) -> M
     check_budget(space, budget, shape)
     small = context.slim_sorted(model, space, shape)
     notes = {**found.notes, "before_widths": found.cost}
-    return MethodResult(shape=shape, model=small, cost=budget.cost(space, shape), notes=notes)
+    cost, passes = budget.cost(space, shape), found.passes
+    return MethodResult(shape=shape, model=small, cost=cost, notes=notes, passes=passes)
 
 
 def _reachable(space: Space, budget: Budget) -> Budget:

@@ -1,12 +1,12 @@
 """A pruning job: what goes in, and the checks before anything is computed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import nn
 
-from ..costing.budget import Budget
+from ..costing.budget import BandError, Budget
 from ..data import Dataset
 from ..methods import Method
 from ..networks.blueprint import Blueprint
@@ -20,6 +20,8 @@ from ..training.session import Session
 from ..training.train import check_steps
 
 __all__ = ["PruningJob"]
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +48,31 @@ class PruningJob:
     """The command line, to be shown in the report."""
     folders: Mapping[str, str] = field(default_factory=dict)
     """Where the run folders "teacher" and "search" are, if not in that of the job."""
+    wider: Sequence[float] = ()
+    """Tolerances that are tried, one after the other, where a method finds nothing inside the band
+    of the budget."""
     passes: float | None = None
     """Passes over the training images in all: the small network is trained with those that the
     method leaves (None: for the epochs of its settings)."""
     export: bool = True
     """Whether the small network is also written for use without this package."""
+
+    def student_epochs(self, spent: float) -> int:
+        """For how long the small network is trained after a method that has spent these passes."""
+        if self.passes is None:
+            return self.distilling.epochs
+        return max(1, round(self.passes - spent))
+
+    def in_band(self, find: Callable[[Budget], Found]) -> Found:
+        """What ``find`` returns for the budget, or else for the narrowest wider band in which it
+        finds something."""
+        *first, last = (self.budget, *(self.budget.within(tolerance) for tolerance in self.wider))
+        for band in first:
+            try:
+                return find(band)
+            except BandError:
+                continue
+        return find(last)
 
     def settings(self, **own: Any) -> dict[str, Any]:
         """The settings of the run folder of one step: the source, and the step's own settings.

@@ -61,6 +61,7 @@ def job_result(
             "search": search_seconds,
             "student": scores["after"]["seconds"],
         },
+        "passes": scores["after"]["passes"],
         "command": job.command,
         "teacher": job.source.get("teacher"),
         **{name: job.source[name] for name in ("model", "data", "seed")},

@@ -5,12 +5,14 @@ import json
 import time
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
 from ..atomic_files import write_whole
+from ..costing.budget import BandError, Budget
 from ..layers import initialise
 from ..methods import Context, MethodResult
 from ..networks.blueprint import Blueprint
@@ -98,7 +100,7 @@ def apply_method(job: PruningJob, session: Session) -> tuple[MethodResult, float
 
 def _timed_method(job: PruningJob, session: Session) -> tuple[MethodResult, float]:
     """Call the method; its seconds include those before an interruption."""
-    run, budget = session.run, job.budget
+    run = session.run
     clock = None if run is None else run.folder / "seconds.json"
     if run is not None:
         run.start()
@@ -108,21 +110,26 @@ def _timed_method(job: PruningJob, session: Session) -> tuple[MethodResult, floa
         dataset=job.dataset,
         searching=job.searching,
         session=session,
-        epochs_after=job.distilling.epochs,
+        epochs_after=job.student_epochs(job.searching.epochs),
     )
-    try:
+
+    def find(budget: Budget) -> MethodResult:
         result = job.method(job.model, job.space, budget, context)
+        if not budget.holds(result.cost):
+            raise BandError(
+                f"{job.method_name} found a network with {result.cost:,} {budget.metric}, outside "
+                f"of {budget.low:,} to {budget.high:,}"
+            )
+        return result
+
+    try:
+        result = job.in_band(find)
         if result.restore_budget is None:
             _recalibrate(result.model, context)
     finally:
         seconds = before + time.perf_counter() - start
         if clock is not None:
             write_whole(clock, json.dumps(seconds))
-    if not budget.holds(result.cost):
-        raise ValueError(
-            f"{job.method_name} found a network with {result.cost:,} {budget.metric}, outside of "
-            f"{budget.low:,} to {budget.high:,}"
-        )
     return result, seconds
 
 
@@ -139,9 +146,8 @@ def train_student(
     job: PruningJob, found: MethodResult, session: Session
 ) -> tuple[nn.Module, dict[str, Any]]:
     """Train the small network; returns it, and its scores and cost."""
-    student, settings = _initial_student(job, found, session.seed), job.distilling
-    if job.passes is not None:
-        settings = replace(settings, epochs=max(1, round(job.passes - found.passes)))
+    student = _initial_student(job, found, session.seed)
+    settings = replace(job.distilling, epochs=job.student_epochs(found.passes))
 
     def work(session: Session) -> dict[str, Any]:
         run = session.run
@@ -156,10 +162,10 @@ def train_student(
             after_epoch=found.after_epoch,
             epochs_before=found.epochs_before if "init" in settings.transfer else 0.0,
         ).scores()
-        scores["passes"] = found.passes + settings.epochs
+        scores["passes"] = {"search": found.passes, "student": settings.epochs}
         if found.restore_budget is None:
             return {**scores, "cost": found.cost}
-        cost = found.restore_budget(student)
+        cost = job.in_band(partial(found.restore_budget, student))
         if run is not None:
             run.save_weights(student)
         tested = evaluate(student, job.dataset.test, fabric=session.fabric)

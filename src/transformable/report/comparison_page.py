@@ -4,7 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .comparison_results import Entry, Row, accuracy_text, compared_entries, label, unpruned
-from .comparison_table import UNPRUNED, failures, footnotes, results_table
+from .comparison_table import (
+    DIFFERENCES,
+    UNPRUNED,
+    differences_table,
+    failures,
+    footnotes,
+    results_table,
+)
 from .conclusions import budget_text, conclusions
 from .formatting import MISSING, count, milliseconds, percent
 from .rendering import render
@@ -77,7 +84,9 @@ def _common(rows: Sequence[Row], facts: Mapping[str, Any]) -> dict[str, Any]:
         "conclusions": conclusions(entries, facts),
         "columns": columns,
         "lines": lines,
-        "footnotes": footnotes(entries),
+        "footnotes": footnotes(entries, facts),
+        "differences": differences_table(entries),
+        "about_differences": DIFFERENCES,
         "conditions": _conditions(facts),
         "failures": failures(rows),
     }
@@ -93,7 +102,12 @@ def _conditions(facts: Mapping[str, Any]) -> str:
     if about.get("torch"):
         parts.append(f"torch {about['torch']}")
     measured = f" Measured on {', '.join(parts)}." if parts else ""
-    return f"Every small network was trained for {facts['epochs']} epochs.{measured}"
+    if facts.get("passes") is None:  # an older comparison
+        return f"Every small network was trained for {facts['epochs']} epochs.{measured}"
+    return (
+        f"Each method and the training of its small network had {facts['passes']} passes over the "
+        f"training images together.{measured}"
+    )
 
 
 def _tooltip(entry: Entry, entries: Sequence[Entry]) -> str:

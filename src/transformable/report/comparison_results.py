@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from .formatting import percent
+from .paired import Difference, paired_difference
 
 __all__ = [
     "Entry",
@@ -18,9 +19,11 @@ __all__ = [
     "average_over_seeds",
     "compared_entries",
     "csv_text",
+    "differences",
     "done_by_budget",
     "group_seeds",
     "label",
+    "outside_band",
     "unpruned",
 ]
 
@@ -30,9 +33,10 @@ Entry = dict[str, Any]
 """The runs of one method, budget and transfer together, as `average` returns them."""
 
 RUN = ("method", "budget", "seed", "transfer", "state", "reason")
-NUMBERS = ("accuracy", "top5", "macs", "params", "cost", "measured", "latency_ms")
+NUMBERS = ("accuracy", "top5", "macs", "params", "cost", "measured", "passes", "latency_ms")
 TIMES = ("search_seconds", "train_seconds")
-AVERAGED = ("accuracy", "cost", "macs", "params", "latency_ms", *TIMES)
+AVERAGED = ("accuracy", "cost", "macs", "params", "passes", "latency_ms", *TIMES)
+BASELINE = "uniform"
 SUFFIXES = {"": 1.0, "%": 0.01, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9}
 
 
@@ -78,7 +82,8 @@ def average(group: Sequence[Row]) -> Entry:
     """
     done = [row for row in group if row["state"] == "done"]
     failed = [row for row in group if row["state"] == "failed"]
-    known = {name: [row[name] for row in done if row[name] is not None] for name in AVERAGED}
+    # older comparisons have no passes
+    known = {name: [row[name] for row in done if row.get(name) is not None] for name in AVERAGED}
     accuracies, costs = known["accuracy"], known["cost"]
     return {
         **{name: group[0][name] for name in ("method", "budget", "transfer")},
@@ -88,6 +93,7 @@ def average(group: Sequence[Row]) -> Entry:
         "waiting": sum(row["state"] == "waiting" for row in group),
         "reasons": list(dict.fromkeys(row["reason"] or "no reason given" for row in failed)),
         **{name: fmean(values) if values else None for name, values in known.items()},
+        "by_seed": {row["seed"]: row["accuracy"] for row in done},
         "accuracy_std": stdev(accuracies) if len(accuracies) > 1 else None,
         "cost_range": [min(costs), max(costs)] if costs else None,
         "measured": any(row["measured"] for row in done),
@@ -126,25 +132,47 @@ def accuracy_text(entry: Entry) -> str:
 def compared_entries(rows: Sequence[Row], facts: Mapping[str, Any]) -> list[Entry]:
     """The entries of `average_over_seeds`, each compared with its budget and with the best there.
 
-    ``outside_band``: a run costs less or more than the budget allows. ``overlaps``: its mean ± std
-    touches that of the best; None for the best itself and where a std is unknown. ``winner``: it is
-    better than every other by more than the spread. ``macs`` are the measured ones where they
-    depend on the images.
+    ``outside_band``: a run costs less or more than the budget allows. ``versus``: its paired
+    differences from the "best" (of all transfers) and from "uniform" (of its own transfer), where
+    it is not that itself. ``close``: it is not clearly behind the best; None for the best itself
+    and where no two seeds are common. ``winner``: every other is clearly behind it. ``macs`` are
+    the measured ones where they depend on the images.
     """
     entries = average_over_seeds(rows)
     for entry in entries:
         if entry["measured"] and facts["metric"] == "macs":
             entry["macs"] = entry["cost"]
-        target, costs = facts["targets"].get(entry["budget"]), entry["cost_range"]
-        outside = target and costs and (costs[0] < target["low"] or costs[1] > target["high"])
-        entry |= {"outside_band": bool(outside), "overlaps": None, "winner": False}
-    for best, *others in done_by_budget(entries).values():
+        outside = outside_band(entry, facts["targets"])
+        entry |= {"outside_band": outside, "versus": {}, "close": None, "winner": False}
+    for done in done_by_budget(entries).values():
+        best, *others = done
+        baselines = {one["transfer"]: one for one in done if one["method"] == BASELINE}
+        for entry in done:
+            for name, other in (("best", best), (BASELINE, baselines.get(entry["transfer"]))):
+                if other is not None and other is not entry:
+                    entry["versus"][name] = paired_difference(entry["by_seed"], other["by_seed"])
         for other in others:
-            spreads = best["accuracy_std"], other["accuracy_std"]
-            if None not in spreads:
-                other["overlaps"] = best["accuracy"] - other["accuracy"] <= sum(spreads)
-        best["winner"] = bool(others) and all(other["overlaps"] is False for other in others)
+            behind = other["versus"]["best"]
+            if behind is not None and behind["standard_error"] is not None:
+                other["close"] = not (behind["clear"] and behind["points"] < 0)
+        best["winner"] = bool(others) and all(other["close"] is False for other in others)
     return entries
+
+
+def outside_band(entry: Entry, targets: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether a run of an entry costs less or more than its budget allows."""
+    target, costs = targets.get(entry["budget"]), entry["cost_range"]
+    return bool(target and costs and (costs[0] < target["low"] or costs[1] > target["high"]))
+
+
+def differences(entries: Sequence[Entry]) -> list[Difference]:
+    """The paired differences of `compared_entries`, as a flat list for result.json."""
+    return [
+        {**{key: entry[key] for key in ("method", "budget", "transfer")}, "versus": name, **found}
+        for entry in entries
+        for name, found in entry["versus"].items()
+        if found is not None
+    ]
 
 
 def done_by_budget(entries: Sequence[Entry]) -> dict[str, list[Entry]]:

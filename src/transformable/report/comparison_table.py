@@ -4,21 +4,51 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .comparison_results import Entry, Row, accuracy_text, unpruned
-from .formatting import MISSING, accuracy_change, count_and_share, duration, milliseconds, percent
+from .comparison_results import BASELINE, Entry, Row, accuracy_text, unpruned
+from .formatting import (
+    GIVEN,
+    MISSING,
+    accuracy_change,
+    count_and_share,
+    duration,
+    milliseconds,
+    passes,
+    percent,
+    points,
+)
+from .paired import Difference
 
-__all__ = ["UNPRUNED", "failures", "footnotes", "results_table", "shorten"]
+__all__ = [
+    "DIFFERENCES",
+    "OUTSIDE",
+    "UNPRUNED",
+    "differences_table",
+    "failures",
+    "footnotes",
+    "results_table",
+    "shorten",
+]
 
 UNPRUNED = "unpruned"
-NUMBERS = ("accuracy", "change", "MACs", "params", "latency", "search", "training")
+PASSES = (
+    "Passes: how often every training image went forward and backward through a network that "
+    "learns, in the search and in the training together; forward alone is a third of a pass."
+)
+DIFFERENCES = (
+    "The mean over the seeds that both have, in points, ± its standard error. A difference is "
+    "clear when it is beyond two standard errors."
+)
+NUMBERS = ("accuracy", "change", "MACs", "params", "passes", "latency", "search", "training")
 MAX_LENGTH = 48
-OVERLAPS, SINGLE, MEASURED, OUTSIDE = "≈", "†", "‡", "§"
+CLOSE, SINGLE, MEASURED = "≈", "†", "‡"
+OUTSIDE = "§"
 MEANINGS = {
-    OVERLAPS: "its mean ± std overlaps with that of the best at the same budget, so over these "
-    "seeds the two cannot be told apart.",
+    CLOSE: "not clearly behind the best at the same budget: seed by seed, the difference is within "
+    "two standard errors.",
     SINGLE: "a single run, so its spread over seeds is not known.",
     MEASURED: "measured on held-out images, since the cost depends on them.",
-    OUTSIDE: "at least one run is outside the band of its budget.",
+    OUTSIDE: "at least one run is outside the band of its budget ({bands}), because its method is "
+    "too coarse for that: it is compared at another cost.",
 }
 
 
@@ -35,6 +65,7 @@ def results_table(
         *(UNPRUNED, MISSING, MISSING, percent(teacher["accuracy"]), MISSING),
         count_and_share(teacher["macs"]),
         count_and_share(teacher["params"]),
+        MISSING,
         milliseconds(teacher["latency_ms"]),
         MISSING,
         duration(teacher["seconds"]),
@@ -57,6 +88,7 @@ def _cells(entry: Entry, teacher: Mapping[str, Any]) -> list[str]:
         accuracy_change(teacher["accuracy"], entry["accuracy"]),
         count_and_share(entry["macs"], teacher["macs"]) + measured,
         count_and_share(entry["params"], teacher["params"]),
+        passes(entry["passes"]),
         milliseconds(entry["latency_ms"]),
         duration(entry["search_seconds"]),
         duration(entry["train_seconds"]),
@@ -75,17 +107,50 @@ def _accuracy_or_state(entry: Entry) -> str:
 def _marks(entry: Entry) -> str:
     """The signs of the footnotes to an accuracy."""
     single = entry["accuracy_std"] is None
-    found = {OVERLAPS: entry["overlaps"], SINGLE: single, OUTSIDE: entry["outside_band"]}
+    found = {CLOSE: entry["close"], SINGLE: single, OUTSIDE: entry["outside_band"]}
     return "".join(sign for sign, holds in found.items() if holds)
 
 
-def footnotes(entries: Sequence[Entry]) -> list[str]:
-    """The meanings of the signs that are in the table."""
+def differences_table(entries: Sequence[Entry]) -> tuple[list[str], list[list[str]]]:
+    """The columns and the lines of the paired differences; no lines if there are none."""
+    names = [n for n in ("best", BASELINE) if any(entry["versus"].get(n) for entry in entries)]
+    several = len({entry["budget"] for entry in entries}) > 1
+    keys = ["method", "transfer", *(["budget"] if several else [])]
+    lines = [
+        [
+            *(str(entry[key]) for key in keys),
+            *(_difference_text(entry["versus"].get(name)) for name in names),
+        ]
+        for entry in entries
+        if any(entry["versus"].values())
+    ]
+    return [*keys, *(f"minus {'the best' if name == 'best' else name}" for name in names)], lines
+
+
+def _difference_text(found: Difference | None) -> str:
+    if found is None:
+        return MISSING
+    error = found["standard_error"]
+    spread = "" if error is None else f" ± {error:.2f}"
+    clear = ", clear" if found["clear"] else ""
+    return f"{points(found['points'])}{spread} (n = {found['n']}{clear})"
+
+
+def footnotes(entries: Sequence[Entry], facts: Mapping[str, Any]) -> list[str]:
+    """The meanings of the signs that are in the table, and what else has to be known."""
     used = {sign for e in entries if e["accuracy"] is not None for sign in _marks(e)}
     used |= {MEASURED for entry in entries if entry["measured"]}
-    notes = [f"{sign} {meaning}" for sign, meaning in MEANINGS.items() if sign in used]
+    targets = facts["targets"].values()
+    tolerances = {f"± {100 * (each['high'] / each['value'] - 1):.2g}%" for each in targets}
+    bands = ", ".join(sorted(tolerances))
+    meanings = {sign: meaning.format(bands=bands) for sign, meaning in MEANINGS.items()}
+    notes = [f"{sign} {meaning}" for sign, meaning in meanings.items() if sign in used]
     if any(entry["accuracy_std"] is not None for entry in entries):
         notes.insert(0, "± is the sample standard deviation over n seeds.")
+    if any(entry["passes"] is not None for entry in entries):
+        notes.append(PASSES)
+    if facts.get("given"):
+        notes.append(GIVEN)
     return notes
 
 

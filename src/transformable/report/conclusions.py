@@ -61,19 +61,19 @@ def _gap(reached: float, before: float | None) -> str:
 
 
 def _lead(done: Sequence[Entry]) -> str:
-    """By how much the best is ahead of the second, and whether that is more than the spread."""
+    """By how much the best is ahead of the second, and whether it is clearly ahead of all."""
     best, second = done[:2]
     size = f"{100 * (best['accuracy'] - second['accuracy']):.2f}"
     lead = f" It leads {label(second, done)} by {size if float(size) else 'less than 0.01'} points"
-    close = [label(other, done) for other in done if other["overlaps"]]
+    close = [label(other, done) for other in done if other["close"]]
     if close:
         return (
-            f"{lead}, but its mean ± std overlaps with that of {_names(close)}: over these seeds "
-            "there is no clear winner."
+            f"{lead}, but seed by seed the difference from {_names(close)} is within two standard "
+            "errors: there is no clear winner."
         )
     if not best["winner"]:
-        return f"{lead}; without two runs of each there is no spread to hold that against."
-    return f"{lead}, more than the spread over the seeds: its mean ± std overlaps with no other."
+        return f"{lead}; without two common seeds of all there is no error to hold that against."
+    return f"{lead}; seed by seed, the difference from every other is beyond two standard errors."
 
 
 def _names(names: Sequence[str]) -> str:

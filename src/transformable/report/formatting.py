@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 __all__ = [
+    "GIVEN",
     "METRIC_NAMES",
     "MISSING",
     "accuracy_change",
@@ -19,12 +20,18 @@ __all__ = [
     "markdown_code",
     "markdown_text",
     "milliseconds",
+    "passes",
     "percent",
+    "points",
     "significant",
 ]
 
 METRIC_NAMES = {"macs": "MACs", "params": "parameters"}
 MISSING = "–"
+GIVEN = (
+    "The unpruned network was given, not trained here: the held-out images may have been in its "
+    "own training, so accuracies on them may be too high, also where a method chooses by them."
+)
 MINUS = "\N{MINUS SIGN}"
 MARKDOWN_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"}
 
@@ -129,7 +136,23 @@ def accuracy_change(before: float | None, after: float | None) -> str:
     """
     if before is None or after is None:
         return MISSING
-    return f"{_signed(100 * (after - before), 2)} points"
+    return f"{points(100 * (after - before))} points"
+
+
+def points(value: float) -> str:
+    """
+    >>> points(-0.204), points(3)
+    ('−0.20', '+3.00')
+    """
+    return _signed(value, 2)
+
+
+def passes(value: float | None) -> str:
+    """
+    >>> passes(45.0), passes(15.26), passes(None)
+    ('45', '15.3', '–')
+    """
+    return MISSING if value is None else f"{value:.1f}".removesuffix(".0")
 
 
 def _signed(value: float, decimals: int) -> str:

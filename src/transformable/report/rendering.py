@@ -42,5 +42,5 @@ def _environment() -> Environment:
     environment.filters["with_commas"] = "{:,}".format
     environment.filters |= {"bar_percent": bar_percent, "column": column, "opacity": opacity}
     environment.globals |= {"line_axes": line_axes, "line_frame": FRAME}
-    environment.globals |= {"metric_names": formatting.METRIC_NAMES}
+    environment.globals |= {"metric_names": formatting.METRIC_NAMES, "given": formatting.GIVEN}
     return environment

@@ -70,6 +70,10 @@ class RunFacts:
     method: str
     notes: Mapping[str, Any]
     """What the method recorded about its work."""
+    given: bool
+    """Whether the unpruned network was trained elsewhere."""
+    passes: Mapping[str, float]
+    """Passes over the training images of the "search" and of the "student"; empty if unknown."""
     measured: bool
     """Whether the cost of the small network was measured on images, not counted."""
     images: int
@@ -140,6 +144,8 @@ def _facts(folder: Path, result: dict[str, Any]) -> RunFacts:
         teacher_path=result.get("teacher"),
         method=str(result.get("method", "tas")),
         notes=_notes(result),
+        given=bool(result.get("trained", False)),
+        passes=result.get("passes") or {},
         measured=bool(result.get("measured", False)),
         images=result["n"],
         before=_pick(result["before"], *MEASURES),

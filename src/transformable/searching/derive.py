@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from ..costing.budget import Budget
+from ..costing.budget import BandError, Budget
 from ..costing.expected_cost import Probabilities
 from ..shape import Shape
 from ..tracing.space import Space
@@ -43,7 +43,7 @@ def check_possible(space: Space, budget: Budget) -> None:
     try:
         derive(uniform, space, budget)
     except ValueError as error:
-        raise ValueError(f"{error}; {_nearest_cost(uniform, space, budget)}") from None
+        raise BandError(f"{error}; {_nearest_cost(uniform, space, budget)}") from None
 
 
 def _near_target(space: Space, budget: Budget) -> Iterator[Shape]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
-from ..costing.budget import Budget
+from ..costing.budget import BandError, Budget
 from ..costing.cost import cost_coefficients, layer_cost
 from ..costing.possible_masks import PossibleMasks
 from ..settings import Metric
@@ -48,7 +48,7 @@ def most_probable(
             break
         if budget.holds(budget.cost(space, space.shape_at(found))):
             return found
-    raise ValueError(
+    raise BandError(
         f"no shape of this network has {budget.low:,} to {budget.high:,} {budget.metric}; "
         "use a larger tolerance or more candidates"
     )
@@ -103,7 +103,7 @@ class IntegerProgram:
                 options={"mip_rel_gap": GAP, "node_limit": NODES},
             )
         if found.x is None and found.status != INFEASIBLE:
-            raise ValueError(
+            raise BandError(
                 f"the solver gave up after {NODES:,} nodes without a shape that has {low:,.0f} to "
                 f"{high:,.0f} {self.metric}; use a larger tolerance or fewer candidates"
             )
