@@ -42,7 +42,8 @@ def trained_search(data: str) -> Searching:
     """From a network that somebody has trained, in few epochs: channels are sorted and the search
     starts by what the network's own answers say; its weights are kept (docs/results.md)."""
     kept = replace(quick_search(data), epochs=1, lr=0.005, warmup_epochs=0.05, inherit=True)
-    return replace(kept, align="pad", start="answers", tau_start=0.5, tau_end=0.3, arch_lr=0.01)
+    both = replace(kept, targets="answers", images="shared")
+    return replace(both, align="pad", start="answers", tau_start=0.5, tau_end=0.3, arch_lr=0.01)
 
 
 def paper_search(data: str) -> Searching:

@@ -13,7 +13,7 @@ from .. import data
 from ..comparing.trials import Trial
 from ..costing.budget import Budget
 from ..data import Dataset, Info
-from ..methods import load_method
+from ..methods import SERVE_ALL_BUDGETS, load_method
 from ..networks.blueprint import BLUEPRINT_FILE, Blueprint
 from ..networks.build import build_for_dataset
 from ..networks.load import load
@@ -144,13 +144,26 @@ def make_job(
         source=source,
         command=command,
         export=options.export,
-        **({} if isinstance(options, Prune) else _equal_terms(options)),
+        **({} if isinstance(options, Prune) else _trial_settings(options, folder, trial, space)),
     )
 
 
-def _equal_terms(options: TrialOptions) -> dict[str, Any]:
-    """What only the jobs of a comparison have."""
-    return {"passes": options.all_passes(), "wider": options.wider()}
+def _trial_settings(
+    options: TrialOptions, folder: Path, trial: Trial, space: Space
+) -> dict[str, Any]:
+    """What only the jobs of a comparison have: equal terms, and one search for all budgets."""
+    terms: dict[str, Any] = {"passes": options.all_passes(), "wider": options.wider()}
+    budgets = options.all_budgets()
+    if len(budgets) == 1 or trial.method not in SERVE_ALL_BUDGETS:
+        return terms
+    return {
+        **terms,
+        "shared_search": folder / replace(trial, budget="_".join(budgets)).name,
+        "budgets": [
+            Budget.of(budget, space, metric=options.metric, tolerance=options.tolerance)
+            for budget in budgets
+        ],
+    }
 
 
 def blueprint_of(options: Train | Distill | Search | PruningOptions, info: Info) -> Blueprint:

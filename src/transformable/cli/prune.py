@@ -12,9 +12,10 @@ from ..pruning.prune import run_job
 from ..report import write_report
 from ..report.formatting import passes
 from ..runs.run_folder import Run
+from .compare import run_comparison
 from .jobs import make_job, make_session, run_once, started
 from .outcome import Outcome
-from .pruning_options import Prune
+from .pruning_options import Prune, as_sweep, split
 
 __all__ = ["prune"]
 
@@ -22,6 +23,9 @@ __all__ = ["prune"]
 def prune(options: Prune, command: str) -> Outcome | None:
     """Prune in a run folder; None in all processes but the first."""
     prefix = "prune-" if options.method == "tas" else f"prune-{options.method}-"
+    budgets = split(options.budget)
+    if len(budgets) > 1:
+        return run_comparison(as_sweep(options), budgets, options.folder(prefix), command)
     result = run_once(options, prefix, lambda folder, run: _prune(options, folder, command, run))
     if result is None:
         return None

@@ -3,7 +3,7 @@
 The text under each field is its ``--help``.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, ClassVar, Self, get_args
 
 from tyro.conf import arg
@@ -16,7 +16,7 @@ from .options import Count, List, RunOptions, SpaceOptions, Text, Whole
 ALL_METHODS = ",".join(METHODS)
 WIDER = (0.01, 0.02, 0.05)
 
-__all__ = ["Compare", "Prune", "PruningOptions", "Sweep", "TrialOptions", "split"]
+__all__ = ["Compare", "Prune", "PruningOptions", "Sweep", "TrialOptions", "as_sweep", "split"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,8 @@ class Prune(PruningOptions):
     """
 
     budget: str = "0.5"
-    """What the network may cost: a fraction of what it costs now (0.5) or a number (20M)."""
+    """What the network may cost: a fraction of what it costs now (0.5) or a number (20M). Several
+    (0.7,0.5,0.3) make a network for each of them in one search, like tas sweep."""
     method: str = "tas"
     """How the small network is found: tas, tas-width, tas-depth, uniform, random, pfec, fpgm,
     taylor, slimming, sfp, cp, amc, autoslim, lccl, torch-pruning, torch-pruning-sparse, or
@@ -152,6 +153,11 @@ class TrialOptions(PruningOptions):
                 f"{self.passes}; or use fewer --search-epochs"
             )
 
+    def all_budgets(self) -> list[str]:
+        """The budgets of all trials."""
+        budgets: str = getattr(self, "budgets", "") or getattr(self, "budget", "")
+        return split(budgets)
+
     def wider(self) -> list[float]:
         """The tolerances that are tried where a method finds nothing inside the band."""
         return [tolerance for tolerance in WIDER if tolerance > self.tolerance]
@@ -198,6 +204,20 @@ class Sweep(TrialOptions):
     # the trials of a study have the same kinds of transfer for all who share it
     may_grow: ClassVar[frozenset[str]] = frozenset(
         {"methods", "seeds", "jobs", "budgets", "storage", "study"}
+    )
+
+
+def as_sweep(options: Prune) -> Sweep:
+    """The sweep that makes the networks of all budgets of a tas prune."""
+    own = {"budget", "method", "transfer"}
+    same = {
+        field.name: getattr(options, field.name) for field in fields(Prune) if field.name not in own
+    }
+    return Sweep(
+        **same,
+        methods=options.method,
+        budgets=options.budget,
+        transfer=options.student.transfer,
     )
 
 

@@ -8,7 +8,7 @@ from ..spelling import nearest
 if TYPE_CHECKING:
     from .interface import Context, Method, MethodResult
 
-__all__ = ["METHODS", "Context", "Method", "MethodResult", "load_method"]
+__all__ = ["METHODS", "SERVE_ALL_BUDGETS", "Context", "Method", "MethodResult", "load_method"]
 
 METHODS = {
     "tas": "tas:both",
@@ -19,6 +19,9 @@ METHODS = {
     **{name: f"{name}:{name}" for name in ("sfp", "cp", "amc", "autoslim", "lccl")},
 }
 """Where each method is in this package, as "module:function"; imported when it is asked for."""
+
+SERVE_ALL_BUDGETS = ("tas", "tas-width")
+"""Methods that find the networks of several budgets in one search."""
 
 
 def load_method(spec: str) -> "Method":

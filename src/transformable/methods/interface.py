@@ -1,6 +1,6 @@
 """The interface of all methods: what they are given and what they return."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any, Self
@@ -62,6 +62,9 @@ class Context:
     """The seed, the devices, and the run folder in which a long training is kept."""
     epochs_after: int = 0
     """For how many epochs the small network will be trained afterwards."""
+    budgets: Sequence[Budget] = ()
+    """All budgets that one search is to serve, that of the call among them; the session is then the
+    same for all of them, so that the search is done once and continued from its end."""
 
     def __post_init__(self) -> None:
         dataset = self.dataset

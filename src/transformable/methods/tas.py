@@ -12,7 +12,7 @@ from torch import nn
 
 from ..costing.budget import Budget
 from ..searching.derive import check_possible
-from ..searching.search import search
+from ..searching.search import search_all
 from ..tracing.space import Space
 from ._channel_choice import check_budget, same_ratio
 from .interface import Context, MethodResult
@@ -23,15 +23,16 @@ __all__ = ["both", "depth", "width"]
 def both(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     """Search widths and depths."""
     settings = context.searching
-    found = search(
+    searched = search_all(
         model,
         context.dataset,
-        budget,
+        context.budgets or [budget],
         settings,
         context.session,
         space=space,
         epochs_after=context.epochs_after if settings.inherit else 0,
     )
+    found = next(one for one in searched if one.budget == budget)
     small = found.network if settings.inherit else context.slim(found.model, space, found.shape)
     return MethodResult(
         shape=found.shape,
@@ -59,7 +60,7 @@ def depth(model: nn.Module, space: Space, budget: Budget, context: Context) -> M
         raise ValueError("this network has no stages whose depth may change; try tas-width")
     full = {name: (size,) for name, size in space.full.widths.items()}
     deep = replace(space, widths=full)
-    found = both(model, deep, _reachable(deep, budget), context)
+    found = both(model, deep, _reachable(deep, budget), replace(context, budgets=()))
     if budget.holds(found.cost):
         return found
     shape = same_ratio(

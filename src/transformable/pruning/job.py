@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from torch import nn
@@ -51,6 +52,9 @@ class PruningJob:
     wider: Sequence[float] = ()
     """Tolerances that are tried, one after the other, where a method finds nothing inside the band
     of the budget."""
+    shared_search: Path | None = None
+    """The run folder of a search that serves several jobs, one for each of ``budgets``."""
+    budgets: Sequence[Budget] = ()
     passes: float | None = None
     """Passes over the training images in all: the small network is trained with those that the
     method leaves (None: for the epochs of its settings)."""

@@ -3,7 +3,8 @@
 import copy
 import json
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -114,7 +115,8 @@ def _timed_method(job: PruningJob, session: Session) -> tuple[MethodResult, floa
     )
 
     def find(budget: Budget) -> MethodResult:
-        result = job.method(job.model, job.space, budget, context)
+        with _shared_search(job, budget, context) as given:
+            result = job.method(job.model, job.space, budget, given)
         if not budget.holds(result.cost):
             raise BandError(
                 f"{job.method_name} found a network with {result.cost:,} {budget.metric}, outside "
@@ -131,6 +133,20 @@ def _timed_method(job: PruningJob, session: Session) -> tuple[MethodResult, floa
         if clock is not None:
             write_whole(clock, json.dumps(seconds))
     return result, seconds
+
+
+@contextmanager
+def _shared_search(job: PruningJob, budget: Budget, context: Context) -> Iterator[Context]:
+    """The context of a search that serves all budgets of a job, if it shares one; a budget with a
+    wider band than the others' has a search of its own."""
+    if job.shared_search is None or budget not in job.budgets:
+        yield context
+        return
+    targets = [each.target() for each in job.budgets]
+    settings = job.settings(method=job.method_name, search=job.searching, targets=targets)
+    with Run.open(job.shared_search, settings, may_differ=MOVABLE, wait=True) as run:
+        run.start()
+        yield replace(context, session=replace(context.session, run=run), budgets=job.budgets)
 
 
 def _recalibrate(network: nn.Module, context: Context) -> None:
