@@ -148,7 +148,8 @@ def search_all(
             checkpointer.save_epoch()
     if run is not None:
         run.save_text("shape.json", target.found[-1].derived.shape.to_json() + "\n")
-    sorting = SAMPLE / len(dataset.train) if settings.start == "answers" else 0.0
+    sample = min(SAMPLE, len(dataset.train))
+    sorting = sample / len(dataset.train) if settings.start == "answers" else 0.0
     return [
         Searched(
             derived=found.derived,

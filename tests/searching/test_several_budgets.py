@@ -1,0 +1,81 @@
+"""One search for several budgets."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+import transformable as tas
+from support.method_inputs import images, network
+from transformable.runs.progress import Progress
+from transformable.runs.run_folder import Run
+from transformable.searching.search import Searched, search_all
+from transformable.settings import Searching
+from transformable.training.interrupts import Interrupted
+from transformable.training.session import Session
+
+EVEN = Searching(epochs=2, batch_size=6, lr=0.02, arch_lr=0.2, pull="multiplier")
+STEPS = 6  # 18 images in each half
+
+
+def run_search(
+    settings: Searching = EVEN, folder: Path | None = None, stop_at: int = 0
+) -> list[Searched]:
+    class Stopping(Progress):
+        def advance(self, done: int) -> None:
+            if done == stop_at:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    net, _ = network("resnet20")
+    space = tas.Space.trace(net, (3, 8, 8), ratios=(0.3, 0.6, 1.0))
+    budgets = [tas.Budget.of(share, space) for share in (0.4, 0.7)]
+    if folder is None:
+        return search_all(net, images(), budgets, settings, space=space)
+    with Run.open(folder, {}) as run:
+        session = Session(run=run, progress=Stopping())
+        return search_all(net, images(), budgets, settings, session, space=space)
+
+
+def test_the_target_falls_from_one_to_the_next() -> None:
+    large, small = run_search()
+    assert [round(100 * one.budget.value / large.budget.value) for one in (large, small)] == [
+        100,
+        57,
+    ]
+    for one in (large, small):
+        assert one.budget.low <= one.derived.cost <= one.budget.high
+        assert sum(p.numel() for p in one.network.parameters()) == tas.params(
+            tas.Space.trace(network("resnet20")[0], (3, 8, 8)), one.shape
+        )
+    # each has half of the steps, and the weights of its own moment
+    assert (large.epochs, small.epochs) == (1.0, 2.0)
+    stems = [one.network.get_parameter("stem.0.weight") for one in (large, small)]
+    count = min(map(len, stems))
+    assert not torch.equal(stems[0][:count], stems[1][:count])
+
+
+@pytest.mark.parametrize("stop_at", [1, 3, 4, STEPS])
+def test_interrupted_it_continues_to_the_same_networks(tmp_path: Path, stop_at: int) -> None:
+    whole = run_search()
+    with pytest.raises(Interrupted):
+        run_search(folder=tmp_path / "run", stop_at=stop_at)
+    # and a search that is finished is only read again
+    for _ in range(2):
+        for one, other in zip(whole, run_search(folder=tmp_path / "run"), strict=True):
+            assert one.derived == other.derived
+            assert one.passes == other.passes
+            expected = one.network.state_dict()
+            for name, value in other.network.state_dict().items():
+                assert torch.equal(value, expected[name]), name
+
+
+def test_from_answers_each_budget_is_measured_from_the_one_before() -> None:
+    settings = Searching(epochs=0, batch_size=12, align="pad", start="answers")
+    large, small = run_search(settings)
+    assert large.epochs == small.epochs == 0
+    assert large.budget.low <= large.derived.cost <= large.budget.high
+    assert small.budget.low <= small.derived.cost <= small.budget.high
+    # all images forward and backward once to sort them, then many forward passes
+    assert 1.0 < large.passes < small.passes
