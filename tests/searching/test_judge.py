@@ -37,7 +37,7 @@ def test_the_best_of_the_drawn_shapes_is_taken() -> None:
     assert found.how == "judged"
     assert budget.low <= tas.macs(space, found.shape) == found.cost <= budget.high
     # it is less probable than the argmax by what was given up
-    rows = {name: p.log() for name, p in net.probabilities().items()}
+    rows = {name: p.detach().log() for name, p in net.probabilities().items()}
     sizes = {**found.shape.widths, **found.shape.depths}
     own = sum(float(rows[n][c.index(sizes[n])]) for n, c in space.candidates.items())
     most = sum(float(row.max()) for row in rows.values())
