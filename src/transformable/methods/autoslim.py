@@ -65,6 +65,8 @@ def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -
     evaluator = CalibratedEvaluator(context, calibration=calibration, held_out=held_out)
 
     def score(shape: Shape) -> tuple[float, float]:
+        if evaluator.passes >= judging:  # more networks than expected
+            return _least_share(shape, space), 0.0
         found = evaluator.evaluate(slim(network, space, shape))
         return found["accuracy"], found["loss"]
 
@@ -89,12 +91,12 @@ def _plan_judging(
 ) -> tuple[float, float]:
     """The share of the images to judge a network by with which judging takes half of the passes of
     a search at most, and the passes that it is expected to take."""
-    judged, full = 0, groups.space.full.widths
+    judged = 0
 
     def narrow_evenly(shape: Shape) -> tuple[float, float]:
         nonlocal judged
         judged += 1
-        return min(width / full[name] for name, width in shape.widths.items()), 0.0
+        return _least_share(shape, groups.space), 0.0
 
     for _ in narrow_greedily(groups, budget, scores, narrow_evenly):
         pass
@@ -103,6 +105,11 @@ def _plan_judging(
     passes = context.forward_passes(MARGIN * judged * images)
     share = min(1.0, context.searching.epochs / 2 / max(passes, 1e-9))
     return share, share * passes
+
+
+def _least_share(shape: Shape, space: Space) -> float:
+    """The share of its channels that the layer keeps which has lost most."""
+    return min(width / space.full.widths[name] for name, width in shape.widths.items())
 
 
 def sandwich(
