@@ -95,7 +95,7 @@ def test_all_methods_spend_the_same_passes(
     options = ["compare", "--methods=uniform,sfp,random", "--seeds=1", "--out=c"]
     result = run(capsys, *options)
     assert result["passes"] == 2 + 3
-    # six test images: a shape is tested on 6 of 114 training images, forward only
+    # the tests of random's eight shapes are among them
     assert {row["method"]: row["passes"] for row in result["rows"]} == {
         "uniform": 5,
         "sfp": 5,
