@@ -56,12 +56,11 @@ def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -
     scores = importance(model, space, groups.mean)
     keep_by_ratio(groups, budget, scores)  # refuses an impossible budget before the training
     network, epochs = copy.deepcopy(model), context.searching.epochs
-    share, judging = _plan_judging(groups, budget, scores, context)
+    (calibration, held_out), judging = _plan_judging(groups, budget, scores, context)
     # the largest, the smallest and the random networks learn at each step
     trained = max(epochs / 2, epochs - judging) / (2 + RANDOM)
     objective = sandwich(network, groups, scores, context)
     context.shortened(trained).train(network, objective=objective)
-    calibration, held_out = (max(FEWEST, int(share * n)) for n in (RECALIBRATED, JUDGED))
     evaluator = CalibratedEvaluator(context, calibration=calibration, held_out=held_out)
 
     def score(shape: Shape) -> tuple[float, float]:
@@ -88,9 +87,9 @@ def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -
 
 def _plan_judging(
     groups: ChannelGroups, budget: Budget, scores: Scores, context: Context
-) -> tuple[float, float]:
-    """The share of the images to judge a network by with which judging takes half of the passes of
-    a search at most, and the passes that it is expected to take."""
+) -> tuple[tuple[int, int], float]:
+    """How many images a network is recalibrated and judged on, so that judging takes half of the
+    passes of a search at most, and the passes that it may take."""
     judged = 0
 
     def narrow_evenly(shape: Shape) -> tuple[float, float]:
@@ -101,10 +100,11 @@ def _plan_judging(
     for _ in narrow_greedily(groups, budget, scores, narrow_evenly):
         pass
     dataset = context.dataset
-    images = min(RECALIBRATED, len(dataset.train)) + min(JUDGED, len(dataset.validation))
-    passes = context.forward_passes(MARGIN * judged * images)
+    most = min(RECALIBRATED, len(dataset.train)), min(JUDGED, len(dataset.validation))
+    passes = context.forward_passes(MARGIN * judged * sum(most))
     share = min(1.0, context.searching.epochs / 2 / max(passes, 1e-9))
-    return share, share * passes
+    calibration, held_out = (max(FEWEST, int(share * images)) for images in most)
+    return (calibration, held_out), share * passes
 
 
 def _least_share(shape: Shape, space: Space) -> float:
