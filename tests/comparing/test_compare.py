@@ -89,6 +89,79 @@ def test_compare(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert pair[0]["params"] == pair[1]["params"]
 
 
+def test_all_methods_spend_the_same_passes(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["compare", "--methods=uniform,sfp,random", "--seeds=1", "--out=c"]
+    result = run(capsys, *options)
+    assert result["passes"] == 2 + 3
+    # the tests of random's eight shapes are among them
+    assert {row["method"]: row["passes"] for row in result["rows"]} == {
+        "uniform": 5,
+        "sfp": 5,
+        "random": pytest.approx(5, abs=0.01),
+    }
+    epochs = {
+        method: len((folder / "c" / f"{method}-0.5-seed0" / "init" / "student" / "metrics.csv")
+                    .read_text().splitlines()) - 1
+        for method in ("uniform", "sfp", "random")
+    }  # fmt: skip
+    assert epochs == {"uniform": 5, "sfp": 3, "random": 3}
+    trial = json.loads((folder / "c" / "sfp-0.5-seed0" / "init" / "result.json").read_text())
+    assert trial["passes"] == {"search": 2, "student": 3}
+    summary = (folder / "c" / "sfp-0.5-seed0" / "init" / "summary.md").read_text()
+    assert "forward and backward: 5 (search 2, student 3)." in summary
+    page = (folder / "c" / "sfp-0.5-seed0" / "init" / "report.html").read_text()
+    assert "5 (search 2, student 3)" in page
+    with (folder / "c" / "results.csv").open() as file:
+        assert [float(line["passes"]) for line in csv.DictReader(file)][:2] == [5, 5]
+    # more of them for all
+    result = run(capsys, *options[:3], "--methods=uniform,sfp", "--out=d", "--passes=7")
+    assert [row["passes"] for row in result["rows"]] == [7, 7]
+    assert main([*options, *BASE, "--passes=7"]) == 2
+    assert "passes is 5 there and 7 here" in capsys.readouterr().err
+
+
+OWN = """
+import transformable as tas
+from transformable.methods import MethodResult
+
+def coarse(model, space, budget, context):
+    shape = space.full.replace(widths=dict(zip(space.full.widths, (9, 7, 7))))
+    small = tas.slim(model, space, shape)
+    return MethodResult(shape=shape, model=small, cost=budget.cost(space, shape))
+"""
+
+
+def test_a_coarse_method_is_compared_at_another_cost_and_marked(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "mine.py").write_text(OWN)
+    options = [option for option in BASE if "tolerance" not in option]
+    # 8 channels everywhere: 9 x 8 x 36 + 2 x 9 x 64 x 36 + 8 x 4 + 4
+    budget = 44_100
+    arguments = ["compare", "--methods=uniform,mine.py:coarse", "--seeds=1", "--out=c"]
+    assert main([*arguments, *options, f"--budget={budget}", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    target = result["targets"][str(budget)]
+    assert (target["low"], target["high"]) == (43_880, 44_320)
+    costs = {row["method"]: row["macs"] for row in result["rows"]}
+    # 9 x 9 x 36 + 2 x 9 x 63 x 36 + 9 x 4 + 4 is less by 0.7 %
+    assert costs == {"uniform": 44_100, "mine.py:coarse": 43_780}
+    text = (folder / "c" / "results.md").read_text()
+    table = text.split("## Differences")[0]
+    marks = {line.split(" | ")[0]: "§" in line for line in table.splitlines() if "| init |" in line}
+    assert marks == {"| uniform": False, "| mine.py:coarse": True}
+    assert "outside the band of its budget (± 0.5%)" in text
+    # five percent are the widest band
+    arguments[-1] = "--out=d"
+    assert main([*arguments, *options, "--budget=46500", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    reasons = {row["method"]: row["reason"] for row in result["rows"]}
+    assert reasons["uniform"] is None
+    assert "43,780 macs, outside of 44,175 to 48,825" in reasons["mine.py:coarse"]
+
+
 def test_other_settings_need_another_folder(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,6 +183,7 @@ def test_other_settings_need_another_folder(
         ("--methods=pfek", "unknown method 'pfek'; did you mean 'pfec'?"),
         ("--methods=,", "methods must not be empty"),
         ("--transfer=copy", "transfer must be some of none, init, kd, init+kd, not 'copy'"),
+        ("--passes=2", "passes must be more than the 2 epochs of the search, not 2; or use fewer"),
         ("--seeds=0", "seeds must be at least 1, not 0"),
         ("--budget=0.001", "a budget of 0.001 is"),
         ("--devices=2", "use --jobs instead of --devices"),

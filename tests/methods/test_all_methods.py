@@ -68,7 +68,11 @@ def test_the_seed_decides(name: str) -> None:
         assert torch.equal(value, state[key]), key
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "tas-depth"])
+# Torch-Pruning drops whole groups
+FINE = [name for name in METHODS if name != "tas-depth" and not name.startswith("torch-pruning")]
+
+
+@pytest.mark.parametrize("name", FINE)
 def test_inside_a_narrow_band_where_one_channel_is_much(name: str) -> None:
     model, space = network("stream")
     # 7 of 12 channels are 0.37 of the cost, 8 are 0.47

@@ -3,6 +3,7 @@
 import copy
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 import transformable as tas
 from support.networks import NETWORKS, randomise
-from transformable.costing.budget import Budget
+from transformable.costing.budget import BandError, Budget
 from transformable.costing.cost import macs
 from transformable.data import Dataset, from_tensors
 from transformable.layers import initialise
@@ -249,6 +250,10 @@ def test_a_network_that_is_trained_further_settles_again() -> None:
         cost = found.restore_budget(further, budget)
         assert budget.holds(cost)
         assert cost == measured_cost(further, space, settings.dataset.validation)
+        # the band that counts is the one that is given then
+        closed = replace(budget, low=1, high=2)
+        with pytest.raises(BandError, match="lccl finds no threshold with 1 to 2 MACs, only one"):
+            found.restore_budget(further, closed)
 
 
 def test_the_state_goes_round() -> None:

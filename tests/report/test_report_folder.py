@@ -88,6 +88,31 @@ def test_a_given_teacher_has_no_curve(tmp_path: Path) -> None:
     assert [key.text for key in page.by_id("loss").all("span", "key")] == ["student 0.0903"]
 
 
+def test_a_given_teacher_may_have_seen_the_held_out_images(tmp_path: Path) -> None:
+    told = "The unpruned network was given, not trained here: the held-out images may have been"
+    page = report(tmp_path / "given", teacher="runs/mine", trained=True)
+    assert told in page.by_id("training").text
+    assert told in summary_of(tmp_path / "given")
+    page = report(tmp_path / "own", trained=False)
+    assert told not in page.by_id("training").text
+    assert told not in summary_of(tmp_path / "own")
+
+
+def test_the_passes(tmp_path: Path) -> None:
+    page = report(tmp_path / "run", passes={"search": 15.333, "student": 30})
+    pairs = [(d.all("dt")[0].text, d.all("dd")[0].text) for d in page.by_id("setup").all("div")]
+    assert ("passes over the training images", "45.3 (search 15.3, student 30)") in pairs
+    assert (
+        "Passes over the training images, forward and backward: 45.3 (search 15.3, student 30).\n"
+        in summary_of(tmp_path / "run")
+    )
+    # an older run did not count them
+    page = report(tmp_path / "older")
+    pairs = [(d.all("dt")[0].text, d.all("dd")[0].text) for d in page.by_id("setup").all("div")]
+    assert ("passes over the training images", "–") in pairs
+    assert "Passes" not in summary_of(tmp_path / "older")
+
+
 def test_without_validation_images(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     for name in ("teacher", "student"):

@@ -17,6 +17,8 @@ METHODS = {
     **{name: f"{name}:{name}" for name in ("uniform", "random", "pfec", "fpgm", "taylor")},
     "slimming": "network_slimming:slimming",
     **{name: f"{name}:{name}" for name in ("sfp", "cp", "amc", "autoslim", "lccl")},
+    "torch-pruning": "torch_pruning:torch_pruning",
+    "torch-pruning-sparse": "torch_pruning:torch_pruning_sparse",
 }
 """Where each method is in this package, as "module:function"; imported when it is asked for."""
 

@@ -56,15 +56,16 @@ def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -
     scores = importance(model, space, groups.mean)
     keep_by_ratio(groups, budget, scores)  # refuses an impossible budget before the training
     network, epochs = copy.deepcopy(model), context.searching.epochs
-    share, judging = _plan_judging(groups, budget, scores, context)
+    (calibration, held_out), judging = _plan_judging(groups, budget, scores, context)
     # the largest, the smallest and the random networks learn at each step
     trained = max(epochs / 2, epochs - judging) / (2 + RANDOM)
     objective = sandwich(network, groups, scores, context)
     context.shortened(trained).train(network, objective=objective)
-    calibration, held_out = (max(FEWEST, int(share * n)) for n in (RECALIBRATED, JUDGED))
     evaluator = CalibratedEvaluator(context, calibration=calibration, held_out=held_out)
 
     def score(shape: Shape) -> tuple[float, float]:
+        if evaluator.passes >= judging:  # more networks than expected
+            return _least_share(shape, space), 0.0
         found = evaluator.evaluate(slim(network, space, shape))
         return found["accuracy"], found["loss"]
 
@@ -86,23 +87,29 @@ def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -
 
 def _plan_judging(
     groups: ChannelGroups, budget: Budget, scores: Scores, context: Context
-) -> tuple[float, float]:
-    """The share of the images to judge a network by with which judging takes half of the passes of
-    a search at most, and the passes that it is expected to take."""
-    judged, full = 0, groups.space.full.widths
+) -> tuple[tuple[int, int], float]:
+    """How many images a network is recalibrated and judged on, so that judging takes half of the
+    passes of a search at most, and the passes that it may take."""
+    judged = 0
 
     def narrow_evenly(shape: Shape) -> tuple[float, float]:
         nonlocal judged
         judged += 1
-        return min(width / full[name] for name, width in shape.widths.items()), 0.0
+        return _least_share(shape, groups.space), 0.0
 
     for _ in narrow_greedily(groups, budget, scores, narrow_evenly):
         pass
     dataset = context.dataset
-    images = min(RECALIBRATED, len(dataset.train)) + min(JUDGED, len(dataset.validation))
-    passes = context.forward_passes(MARGIN * judged * images)
+    most = min(RECALIBRATED, len(dataset.train)), min(JUDGED, len(dataset.validation))
+    passes = context.forward_passes(MARGIN * judged * sum(most))
     share = min(1.0, context.searching.epochs / 2 / max(passes, 1e-9))
-    return share, share * passes
+    calibration, held_out = (max(FEWEST, int(share * images)) for images in most)
+    return (calibration, held_out), share * passes
+
+
+def _least_share(shape: Shape, space: Space) -> float:
+    """The share of its channels that the layer keeps which has lost most."""
+    return min(width / space.full.widths[name] for name, width in shape.widths.items())
 
 
 def sandwich(

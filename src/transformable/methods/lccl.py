@@ -46,10 +46,13 @@ LEAST = 4
 CHEAP = 0.2
 """Nor do convolutions that cost less than this share of the mean, such as the projections of
 shortcuts: they save little, and a closed gate there would lose the whole stream."""
-IMAGES = 1000  # training images that the thresholds are set by
+IMAGES, SHARE = 1000, 0.05
+"""Training images that the thresholds are set by, and the share of all that they are at most: they
+are looked at after each epoch, which counts."""
 BATCH = 250
 PIXELS, FEWEST = 1000 * 32 * 32, 64
-"""A threshold is set by images of so many pixels together, but at least so many images."""
+"""A threshold is set by images of so many pixels together, but at least so many images, as far as
+there are."""
 EPSILON = 1e-4  # distance of a threshold from the response that it separates
 TRIES = 20  # shares that are tried to meet the budget
 
@@ -100,7 +103,8 @@ def lccl(model: nn.Module, space: Space, budget: Budget, context: Context) -> Me
             f"a budget of {budget.value:,.0f} MACs is not possible with lccl: this network can "
             f"have {smallest:,} to {largest:,}"
         )
-    calibration = sample_images(context.dataset.train, IMAGES, context.session.seed)
+    count = max(FEWEST, min(IMAGES, int(SHARE * len(context.dataset.train))))
+    calibration = sample_images(context.dataset.train, count, context.session.seed)
     held_out, fabric = context.dataset.validation, context.session.fabric
     reset_thresholds = partial(set_thresholds, share=share, split=calibration, fabric=fabric)
 

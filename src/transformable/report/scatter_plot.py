@@ -13,7 +13,7 @@ from .label_placement import Label, marker_box, place_labels
 __all__ = ["COLOURS", "MARKERS", "Point", "Reference", "ScatterPlot"]
 
 FRAME: Box = (56, 12, 790, 382)
-COLOURS = 14
+COLOURS = 16
 """The classes m0, m1, ... of style.css."""
 # a circle, a square, a triangle and a diamond around 0, 0
 MARKERS = (

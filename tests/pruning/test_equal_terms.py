@@ -1,0 +1,72 @@
+"""The band of a job that may widen, and the epochs that a total of passes leaves."""
+
+from dataclasses import replace
+
+import pytest
+
+from support.method_inputs import images, network
+from transformable.costing.budget import BandError, Budget
+from transformable.methods import load_method
+from transformable.networks.blueprint import Blueprint
+from transformable.pruning.job import PruningJob
+from transformable.settings import Distilling, Searching, Training
+
+
+@pytest.fixture
+def job() -> PruningJob:
+    model, space = network("stream")
+    return PruningJob(
+        model=model,
+        trained=True,
+        dataset=images(),
+        space=space,
+        budget=Budget(metric="macs", value=1000.0, low=995, high=1005),
+        method=load_method("uniform"),
+        method_name="uniform",
+        training=Training(),
+        searching=Searching(epochs=5),
+        distilling=Distilling(epochs=30),
+        blueprint=Blueprint(model=None, num_classes=4, input_shape=(3, 8, 8), residual="pad"),
+        wider=(0.01, 0.05),
+    )
+
+
+def test_the_narrowest_band_in_which_something_is_found(job: PruningJob) -> None:
+    tried = []
+
+    def find(cost: int, budget: Budget) -> int:
+        tried.append((budget.low, budget.high))
+        if not budget.holds(cost):
+            raise BandError(f"{cost} is outside of {budget.low} to {budget.high}")
+        return cost
+
+    assert job.in_band(lambda budget: find(1002, budget)) == 1002
+    assert tried == [(995, 1005)]
+    tried.clear()
+    assert job.in_band(lambda budget: find(960, budget)) == 960
+    assert tried == [(995, 1005), (990, 1010), (950, 1050)]
+    with pytest.raises(BandError, match="1051 is outside of 950 to 1050"):
+        job.in_band(lambda budget: find(1051, budget))
+    # tas prune has one band
+    tried.clear()
+    with pytest.raises(BandError, match="990 is outside of 995 to 1005"):
+        replace(job, wider=()).in_band(lambda budget: find(990, budget))
+    assert len(tried) == 1
+
+
+def test_another_error_is_not_tried_again(job: PruningJob) -> None:
+    calls = []
+
+    def find(budget: Budget) -> None:
+        calls.append(budget)
+        raise ValueError("no batch norms")
+
+    with pytest.raises(ValueError, match="no batch norms"):
+        job.in_band(find)
+    assert len(calls) == 1
+
+
+def test_the_small_network_is_trained_with_what_is_left(job: PruningJob) -> None:
+    assert job.student_epochs(7.0) == 30
+    job = replace(job, passes=35.0)
+    assert [job.student_epochs(spent) for spent in (0, 5, 5.4, 5.6, 50)] == [35, 30, 30, 29, 1]
