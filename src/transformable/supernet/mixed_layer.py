@@ -1,22 +1,16 @@
 """The modules of a supernet: a layer with mixed widths, a stage with mixed depths."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .channel_matrix import ChannelMatrix
 from .fused_ops import add_aligned, add_weighted, norm_then_matrix
+from .pointwise_layer import is_expanding, merges, pointwise_norm_mix, sparse_mix
 
-__all__ = ["ChannelMatrix", "MixedDepths", "MixedLayer", "mask_channels"]
-
-
-class ChannelMatrix(NamedTuple):
-    """A linear map over channels, y = matrix @ x + shift."""
-
-    matrix: Tensor
-    """(channel, channel), or (channel,) if the matrix is diagonal."""
-    shift: Tensor | None
+__all__ = ["MixedDepths", "MixedLayer", "mask_channels"]
 
 
 class MixedLayer(nn.Module):
@@ -26,12 +20,18 @@ class MixedLayer(nn.Module):
     def __init__(self, layer: nn.Module, norm: Any) -> None:
         super().__init__()
         self.layer, self.norm, self.relu = layer, norm, False
+        self.expanding = is_expanding(layer, norm)
         if norm is not None:
             norm.affine, norm.weight, norm.bias = False, None, None
 
-    def forward(self, x: Tensor, channel_matrix: ChannelMatrix) -> Tensor:
+    def forward(self, x: Tensor, mix: ChannelMatrix) -> Tensor:
+        if self.expanding and merges(x, self.layer, self.norm):
+            return pointwise_norm_mix(x, self.layer, self.norm, mix, relu=self.relu)
         x = self.layer(x)
-        matrix, shift = channel_matrix
+        if mix.columns is not None:
+            x = sparse_mix(self.norm(x), mix)
+            return F.relu_(x) if self.relu else x
+        matrix, shift = mix.values, mix.shift
         if self.norm is not None and (x.ndim == 4 or matrix.ndim == 1):
             return norm_then_matrix(x, self.norm, matrix, shift, relu=self.relu)
         if self.norm is not None:
