@@ -7,15 +7,11 @@ from torch import Tensor, nn
 
 from ..settings import Align
 from ..tracing.space import Space
-from .channel_matrix import ChannelMatrix
+from .channel_matrix import DENSE_UP_TO, ChannelMatrix
 from .interpolation import interpolate_candidates
 from .rewrite import SearchedLayer
 
 __all__ = ["CandidateNorms", "make_candidate_norms"]
-
-
-DENSE_UP_TO = 256
-"""Channels of an expanding layer up to which its matrix is dense."""
 
 
 class CandidateNorms(nn.Module):

@@ -47,15 +47,13 @@ def norm_then_matrix(
     assert norm.num_batches_tracked is not None
     assert norm.momentum is not None
     norm.num_batches_tracked.add_(1)
-    statistics = norm.running_mean, norm.running_var
     if matrix.ndim == 1:
+        statistics = norm.running_mean, norm.running_var
         x = F.batch_norm(x, *statistics, matrix, shift, True, norm.momentum, norm.eps)
         return x.relu_() if relu else x
-    with torch.no_grad():
-        mean, variance = torch.batch_norm_update_stats(x, *statistics, norm.momentum)
     if shift is None:
         shift = matrix.new_zeros(len(matrix))
-    inputs = x, matrix, shift, mean, (variance + norm.eps).rsqrt(), relu
+    inputs = x, matrix, shift, norm, relu
     return NormThenMatrix.apply(*inputs)  # type: ignore[no-any-return,no-untyped-call]
 
 
@@ -77,8 +75,11 @@ class NormThenMatrix(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, matrix: Tensor, shift: Tensor, mean: Tensor, scale: Tensor, relu: bool
+        ctx: Any, x: Tensor, matrix: Tensor, shift: Tensor, norm: Any, relu: bool
     ) -> Tensor:
+        statistics = norm.running_mean, norm.running_var
+        mean, variance = torch.batch_norm_update_stats(x, *statistics, norm.momentum)
+        scale = variance.add_(norm.eps).rsqrt_()
         folded = matrix * scale
         out = torch.conv2d(x, _kernel(folded), shift.addmv(folded, mean, alpha=-1))
         if relu:
@@ -108,7 +109,7 @@ class NormThenMatrix(torch.autograd.Function):
             offset = torch.addmv(slope * mean, folded.t(), sums, beta=-1, alpha=per_value)
             x_grad = torch.conv2d(grad, _kernel(folded.t()), offset)
             x_grad.addcmul_(x, slope.view(-1, 1, 1))
-        return x_grad, matrix_grad, sums, None, None, None
+        return x_grad, matrix_grad, sums, None, None
 
 
 def _kernel(matrix: Tensor) -> Tensor:

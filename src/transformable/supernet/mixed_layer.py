@@ -6,9 +6,9 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .channel_matrix import ChannelMatrix
+from .channel_matrix import ChannelMatrix, sparse_mix
 from .fused_ops import add_aligned, add_weighted, norm_then_matrix
-from .pointwise_layer import is_expanding, merges, pointwise_norm_mix, sparse_mix
+from .pointwise_layer import is_expanding, merges, pointwise_norm_mix
 
 __all__ = ["MixedDepths", "MixedLayer", "mask_channels"]
 
@@ -17,7 +17,7 @@ class MixedLayer(nn.Module):
     """A layer and the norm behind it. The norm's affine part is replaced by the channel matrix that
     the drawn candidates make together."""
 
-    def __init__(self, layer: nn.Module, norm: Any) -> None:
+    def __init__(self, layer: Any, norm: Any) -> None:
         super().__init__()
         self.layer, self.norm, self.relu = layer, norm, False
         self.expanding = is_expanding(layer, norm)
@@ -25,7 +25,8 @@ class MixedLayer(nn.Module):
             norm.affine, norm.weight, norm.bias = False, None, None
 
     def forward(self, x: Tensor, mix: ChannelMatrix) -> Tensor:
-        if self.expanding and merges(x, self.layer, self.norm):
+        # with a diagonal matrix a plain batch norm is as fast
+        if self.expanding and mix.values.ndim == 2 and merges(x, self.layer, self.norm):
             return pointwise_norm_mix(x, self.layer, self.norm, mix, relu=self.relu)
         x = self.layer(x)
         if mix.columns is not None:
@@ -55,7 +56,7 @@ class MixedDepths:
     """The weight of each depth."""
     total_of: list[int]
     """The index of the total that the output of each depth is added to."""
-    alignments: list[Tensor | None]
+    alignments: list[ChannelMatrix | None]
     """The matrix that aligns each total with the widest, None where there is nothing to align."""
 
     def add(
@@ -70,8 +71,12 @@ class MixedDepths:
         """The output of the stage: the sum of the aligned totals."""
         result = totals[self.alignments.index(None)]
         for index, alignment in enumerate(self.alignments):
-            if alignment is not None:
-                result = add_aligned(totals[index], alignment, result)
+            if alignment is None:
+                continue
+            if alignment.columns is not None:
+                result = sparse_mix(totals[index], alignment) + result
+            else:
+                result = add_aligned(totals[index], alignment.values, result)
         return result
 
 

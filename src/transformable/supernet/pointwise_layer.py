@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from .channel_matrix import ChannelMatrix
 from .fused_ops import is_full_precision, uses_batch_statistics
 
-__all__ = ["is_expanding", "merges", "pointwise_norm_mix", "sparse_mix"]
+__all__ = ["is_expanding", "merges", "pointwise_norm_mix"]
 
 
 def is_expanding(layer: nn.Module, norm: nn.Module | None) -> bool:
@@ -52,7 +52,7 @@ def pointwise_norm_mix(
     """The mixed output of an expanding layer, for a norm without affine part in training mode.
 
     >>> layer, norm = nn.Conv2d(2, 3, 1, bias=False), nn.BatchNorm2d(3, affine=False)
-    >>> x, mix = torch.randn(4, 2, 5, 5), ChannelMatrix(torch.ones(3))
+    >>> x, mix = torch.randn(4, 2, 5, 5), ChannelMatrix(torch.eye(3))
     >>> y = pointwise_norm_mix(x, layer, norm, mix)
     >>> bool(torch.allclose(y, norm(layer(x)), atol=1e-5))
     True
@@ -66,20 +66,6 @@ def pointwise_norm_mix(
         x, weight, mix.values, shift, mix.columns, norm, relu
     )
     return out
-
-
-def sparse_mix(x: Tensor, mix: ChannelMatrix) -> Tensor:
-    """A sparse matrix times the channels of a few pixels.
-
-    >>> mix = ChannelMatrix(torch.ones(2, 1), columns=torch.tensor([[1], [0]]))
-    >>> sparse_mix(torch.tensor([1.0, 2.0]).view(1, 2, 1, 1), mix).flatten()
-    tensor([2., 1.])
-    """
-    n, c, h, w = x.shape
-    mixed = mix.times(x.transpose(0, 1).flatten(1))
-    if mix.shift is not None:
-        mixed = mixed + mix.shift[:, None]
-    return mixed.t().contiguous().view(n, h, w, c).permute(0, 3, 1, 2)
 
 
 class PointwiseNormMix(torch.autograd.Function):
@@ -98,8 +84,10 @@ class PointwiseNormMix(torch.autograd.Function):
     ) -> Tensor:
         pixels = _rows(x)
         mean = pixels.mean(0)
-        products = (pixels.t() @ pixels).div_(len(pixels))
-        spread = weight @ products.addr_(mean, mean, alpha=-1)  # W K
+        # centred first: else large means would cancel, and with them the precision of K
+        centred = pixels - mean
+        spread = weight @ (centred.t() @ centred).div_(len(pixels))  # W K
+        del centred
         variance = torch.linalg.vecdot(spread, weight).clamp_(min=0)
         _update_statistics(norm, weight @ mean, variance, len(pixels))
         scale = (variance + norm.eps).rsqrt_()

@@ -192,10 +192,10 @@ class _Rewriter:
     def _mix_widths(self, original: fx.Node, norm: fx.Node | None, choice: str) -> None:
         name, node = str(original.target), self.copies[original]
         module: Any = self._module(norm) if norm else None
-        affine = (module.weight, module.bias) if module and module.affine else (None, None)
+        scale, shift = (module.weight, module.bias) if module and module.affine else (None, None)
         mixed = MixedLayer(self._module(original), module)
         norm_name = str(norm.target) if norm else None
-        self.layers[name] = SearchedLayer(choice, norm_name, *affine, mixed.expanding)
+        self.layers[name] = SearchedLayer(choice, norm_name, scale, shift, mixed.expanding)
         self.body.set_submodule(name, mixed)
         with self.graph.inserting_before(node):
             matrix = self.graph.call_function(operator.getitem, (self.controls, name))
