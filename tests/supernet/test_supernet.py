@@ -5,91 +5,38 @@ from functools import partial
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 import transformable as tas
+from support.literal_twin import Literal
 from support.networks import NETWORKS, randomise
 from support.supernets import ODD_NETWORKS, draw_of
+from transformable.models.resnet import cifar_resnet
 from transformable.settings import Align, Residual
+from transformable.supernet import candidate_norms, interpolation
 from transformable.supernet.candidate_norms import CandidateNorms
-from transformable.supernet.sampling import Draw, draw_gumbel
+from transformable.supernet.sampling import draw_gumbel
 from transformable.supernet.supernet import SuperNet
 
 
-def cwi(x: Tensor, channels: int, align: str) -> Tensor:
-    """Channel-wise interpolation by torch's own operations."""
-    n, c, h, w = x.shape
-    if align == "pool":
-        return F.adaptive_avg_pool3d(x.unsqueeze(1), (channels, h, w)).squeeze(1)
-    if align == "pad":
-        return F.pad(x, (0, 0, 0, 0, 0, channels - c))
-    rows = x.permute(0, 2, 3, 1).reshape(n, h * w, c)
-    return F.interpolate(rows, channels, mode="linear").view(n, h, w, channels).permute(0, 3, 1, 2)
+def bottlenecks() -> nn.Module:
+    """Two blocks a stage, with 1x1 convolutions that expand, two of them with a stride."""
+    model = cifar_resnet(2, 10, 3, bottleneck=True)
+    for stage, (c_in, c_out) in ((1, (64, 128)), (2, (128, 256))):
+        layers = nn.Conv2d(c_in, c_out, 1, 2, bias=False), nn.BatchNorm2d(c_out)
+        model.get_submodule(f"stages.{stage}.0").shortcut = nn.Sequential(*layers)
+    return model
 
 
-class Literal:
-    """A CIFAR ResNet of basic blocks, computed as the paper writes it."""
-
-    def __init__(self, net: SuperNet, draw: Draw) -> None:
-        self.net, self.draw = net, draw
-
-    def layer(self, name: str, x: Tensor, stride: int = 1) -> Tensor:
-        net = self.net
-        weight = net.body.get_submodule(f"{name}.layer").weight
-        assert isinstance(weight, Tensor)
-        y = F.conv2d(x, weight[:, : x.shape[1]], None, stride, weight.shape[-1] // 2)
-        choice = net.rewritten.layers[name].choice
-        row = list(net.space.widths).index(choice)
-        drawn = zip(self.draw.candidates[row].tolist(), self.draw.weights[row], strict=True)
-        used = [(j, w) for j, w in drawn if w > 0]
-        widths = net.space.widths[choice]
-        widest = max(widths[j] for j, _ in used)
-        [group] = [g for g in net.groups if isinstance(g, CandidateNorms) and name in g.names]
-        total = torch.zeros((), dtype=x.dtype)
-        for j, w in used:
-            part = y[:, : widths[j]]
-            if group.scale is not None and group.shift is not None:
-                i = group.names.index(name)
-                scale, shift = group.scale[i, j, : widths[j]], group.shift[i, j, : widths[j]]
-                part = F.batch_norm(part, None, None, scale, shift, training=True)
-            total = total + w * cwi(part, widest, net.align)
-        return total
-
-    def __call__(self, x: Tensor) -> Tensor:
-        net = self.net
-        x = F.relu(self.layer("stem.0", x))
-        for s, stage in enumerate(net.space.depths):
-            outputs = []
-            for b in range(net.space.full.depths[stage]):
-                name = f"{stage}.{b}"
-                stride = 2 if s > 0 and b == 0 else 1
-                out = F.relu(self.layer(f"{name}.conv1", x, stride))
-                out = self.layer(f"{name}.conv2", out)
-                if stride == 2:
-                    x = self.layer(f"{name}.shortcut.1", F.avg_pool2d(x, 2))
-                x = F.relu(add(out, x))
-                outputs.append(x)
-            widest = max(o.shape[1] for o in outputs)
-            depths = net.space.depths[stage]
-            x = torch.zeros((), dtype=x.dtype)
-            for i, depth in enumerate(depths):
-                x = x + self.draw.depths[s, i] * cwi(outputs[depth - 1], widest, net.align)
-        classifier = net.body.get_submodule("classifier")
-        assert isinstance(classifier, nn.Linear)
-        return F.linear(x.mean((2, 3)), classifier.weight[:, : x.shape[1]], classifier.bias)
-
-
-def add(a: Tensor, b: Tensor) -> Tensor:
-    """The first channels are added, the rest of the wider one passes."""
-    c = min(a.shape[1], b.shape[1])
-    wide = a if a.shape[1] > c else b
-    return torch.cat([a[:, :c] + b[:, :c], wide[:, c:]], 1)
-
-
-def supernet(select: int, align: Align, ratios: tuple[float, ...], seed: int = 0) -> SuperNet:
+def supernet(
+    select: int,
+    align: Align,
+    ratios: tuple[float, ...],
+    seed: int = 0,
+    make: Callable[[], nn.Module] | None = None,
+) -> SuperNet:
     torch.manual_seed(seed)
-    model = tas.models.build("resnet20")
+    model = make() if make else tas.models.build("resnet20")
     space = tas.Space.trace(model, (3, 8, 8), ratios=ratios)
     net = SuperNet(model, space, select=select, align=align).double()
     net.tau = 1.0
@@ -106,13 +53,8 @@ def supernet(select: int, align: Align, ratios: tuple[float, ...], seed: int = 0
 RATIOS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
-@pytest.mark.parametrize("ratios", [RATIOS, (0.5, 1.0, 1.4)])
-@pytest.mark.parametrize("align", ["pool", "linear", "pad"])
-@pytest.mark.parametrize("select", [1, 2, 3, 8])
-def test_outputs_and_gradients_are_those_of_the_literal_twin(
-    select: int, align: Align, ratios: tuple[float, ...]
-) -> None:
-    net = supernet(select, align, ratios)
+def compare_with_twin(net: SuperNet) -> Tensor:
+    """Compares outputs and gradients; the result is the gradient of the logits of the widths."""
     x = torch.randn(4, 3, 8, 8, dtype=torch.float64, requires_grad=True)
     draw = net.draw()
     ours, literal = net(x, draw), Literal(net, draw)(x)
@@ -124,10 +66,34 @@ def test_outputs_and_gradients_are_those_of_the_literal_twin(
     for one, two in zip(mine, other, strict=True):
         expected = torch.zeros_like(one) if two is None else two
         torch.testing.assert_close(one, expected, rtol=1e-9, atol=1e-10)
+    return mine[0]
+
+
+@pytest.mark.parametrize("ratios", [RATIOS, (0.5, 1.0, 1.4)])
+@pytest.mark.parametrize("align", ["pool", "linear", "pad"])
+@pytest.mark.parametrize("select", [1, 2, 3, 8])
+def test_outputs_and_gradients_are_those_of_the_literal_twin(
+    select: int, align: Align, ratios: tuple[float, ...]
+) -> None:
+    of_alpha = compare_with_twin(supernet(select, align, ratios))
     if select == 1:
-        assert not mine[0].any()
+        assert not of_alpha.any()
     else:
-        assert mine[0].abs().sum() > 1e-3
+        assert of_alpha.abs().sum() > 1e-3
+
+
+@pytest.mark.parametrize("dense_up_to", [16, 256])
+@pytest.mark.parametrize("align", ["pool", "linear", "pad"])
+@pytest.mark.parametrize("select", [1, 2, 8])
+def test_bottlenecks_are_those_of_the_literal_twin(
+    select: int, align: Align, dense_up_to: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Expanding layers with many pixels and with few, with dense matrices and with sparse ones."""
+    for module in (candidate_norms, interpolation):
+        monkeypatch.setattr(module, "DENSE_UP_TO", dense_up_to)
+    interpolation.interpolation_matrix.cache_clear()
+    compare_with_twin(supernet(select, align, (0.5, 0.7, 1.0), make=bottlenecks))
+    interpolation.interpolation_matrix.cache_clear()
 
 
 @pytest.mark.parametrize("align", ["pool", "pad"])

@@ -7,6 +7,7 @@ depend on no common choice, and else a sum over the values of the common choices
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from itertools import product
 
 import torch
@@ -39,6 +40,7 @@ class Expectation:
     def __init__(self, space: Space) -> None:
         self.space = space
         self.masks = PossibleMasks(space)
+        self.sums = cache(self._sums)
 
     def macs(self, probabilities: Probabilities) -> Tensor:
         """The mean of `tas.macs`."""
@@ -52,22 +54,70 @@ class Expectation:
         # sums so small that no device is faster, and not every device has 64 bits
         on_cpu = {name: p.cpu().double() for name, p in probabilities.items()}
         widths = RandomWidths(self.masks, on_cpu)
+        sums = self.sums(metric)
+        costs = sums.means(widths)
+        if any(sums.original_only):
+            always = torch.ones((), dtype=torch.float64)
+            original = widths.probability_of(self.space.full)
+            costs = costs * torch.stack([original if o else always for o in sums.original_only])
         # everything in one block is kept with the same probability
-        blocks: dict[Block, list[Tensor]] = {}
-        for layer in self.space.layers:
-            if not any(cost_coefficients(layer, metric)):
-                continue
-            mean = _layer_mean(layer, widths, metric)
-            if layer.original_only:
-                mean = mean * widths.probability_of(self.space.full)
-            blocks.setdefault(layer.block, []).append(mean)
+        kept = {block: widths.probability_of_block(block) for block in dict.fromkeys(sums.blocks)}
+        total = costs @ torch.stack([kept[block] for block in sums.blocks])
         for add in self.space.adds:
             if add.shortcut is not None:
-                blocks.setdefault(add.block, []).append(_projection_mean(add, widths, metric))
-        total = torch.zeros((), dtype=torch.float64)
-        for block, means in blocks.items():
-            total = total + widths.probability_of_block(block) * torch.stack(means).sum()
+                mean = _projection_mean(add, widths, metric)
+                total = total + widths.probability_of_block(add.block) * mean
         return total
+
+    def _sums(self, metric: Metric) -> "LayerSums":
+        costs = {layer: cost_coefficients(layer, metric) for layer in self.space.layers}
+        return LayerSums({layer: cost for layer, cost in costs.items() if any(cost)}, self.masks)
+
+
+class LayerSums:
+    """The mean costs of many layers in a few operations, by their `cost_coefficients`."""
+
+    def __init__(
+        self, costs: Mapping[Layer, tuple[int, int, int, int]], masks: PossibleMasks
+    ) -> None:
+        self.blocks = [layer.block for layer in costs]
+        self.original_only = [layer.original_only for layer in costs]
+        self.dependent: list[tuple[int, int]] = []
+        self.dependent_rows: list[int] = []
+        places: dict[int, int] = {}
+        """Of the layouts whose means are used, in the order in which they are stacked."""
+        rows = []
+        for row, (layer, (constant, by_in, by_out, by_both)) in enumerate(costs.items()):
+            pair = layer.inputs, layer.outputs
+            alone = by_both
+            if by_both and (pair[0] == pair[1] or masks.common(pair)):
+                self.dependent.append(pair)
+                self.dependent_rows.append(row)
+                alone = 0
+            # a layout that is not used takes the place of any other, with coefficient 0
+            ins, outs = (
+                places.setdefault(layout, len(places)) if used or alone else 0
+                for layout, used in zip(pair, (by_in, by_out), strict=True)
+            )
+            rows.append((ins, outs, constant, by_in, by_out, alone, by_both))
+        self.layouts = list(places)
+        table = torch.tensor(rows, dtype=torch.float64).view(-1, 7).t()
+        self.inputs, self.outputs = table[:2].long()
+        self.constant, self.by_in, self.by_out, self.by_both = table[2:6]
+        self.of_dependent = table[6, self.dependent_rows]
+
+    def means(self, widths: "RandomWidths") -> Tensor:
+        """The mean cost of each layer."""
+        costs: Tensor = self.constant
+        if self.layouts:
+            means = torch.stack([widths.mean(layout) for layout in self.layouts])
+            ins, outs = means[self.inputs], means[self.outputs]
+            costs = costs + self.by_in * ins + (self.by_out + self.by_both * ins) * outs
+        if self.dependent:
+            products = torch.stack([widths.mean_product(*pair) for pair in self.dependent])
+            rows = torch.tensor(self.dependent_rows)
+            costs = costs.index_add(0, rows, self.of_dependent * products)
+        return costs
 
 
 def _layer_mean(layer: Layer, widths: "RandomWidths", metric: Metric) -> Tensor:
@@ -109,7 +159,7 @@ class RandomWidths:
 
         It is evaluated for each value of the choices that the layouts have in common.
         """
-        names = self.masks.common(indexes)
+        names = self.masks.common(tuple(indexes))
         if not names:
             return function(self)
         terms = []
@@ -194,10 +244,10 @@ class RandomWidths:
             p = p * (self.probabilities[name][sizes.index(size)] if size in sizes else 0)
         return p
 
-    def probability_of_block(self, block: Block) -> Tensor | float:
+    def probability_of_block(self, block: Block) -> Tensor:
         """The probability that a block is kept."""
         if block is None:
-            return 1.0
+            return torch.ones((), dtype=torch.float64)
         stage, index = block
         # depths are in ascending order, so those that keep the block are the last ones
         first = sum(depth <= index for depth in self.masks.candidates[stage])

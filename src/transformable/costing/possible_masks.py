@@ -1,7 +1,6 @@
 """The masks that each layout of a space can have over all its shapes."""
 
 from collections import Counter
-from collections.abc import Iterable
 from functools import cache
 
 import torch
@@ -20,6 +19,7 @@ class PossibleMasks:
         self.layouts = space.layouts
         self.candidates = space.candidates
         self.choices = cache(self._choices)
+        self.common = cache(self._common)
         self.of = cache(self._of)
         self.united = cache(self._united)
         self.indexes = cache(self._indexes)
@@ -34,7 +34,7 @@ class PossibleMasks:
                 return inner | {choice}
         return inner
 
-    def common(self, indexes: Iterable[int]) -> list[str]:
+    def _common(self, indexes: tuple[int, ...]) -> list[str]:
         """The choices that more than one of these layouts depend on."""
         counts = Counter(name for index in indexes for name in self.choices(index))
         return sorted(name for name, count in counts.items() if count > 1)

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from ..settings import Align
 from ..tracing.space import Space
+from .channel_matrix import DENSE_UP_TO, ChannelMatrix
 from .interpolation import interpolate_candidates
-from .mixed_layer import ChannelMatrix
 from .rewrite import SearchedLayer
 
 __all__ = ["CandidateNorms", "make_candidate_norms"]
@@ -26,6 +26,11 @@ class CandidateNorms(nn.Module):
     ) -> None:
         super().__init__()
         self.names, self.candidates, self.align = list(layers), candidates, align
+        # sparse matrices only pay where a dense one would cost more than the layer
+        wide = max(candidates) > DENSE_UP_TO
+        self.dense = [
+            i for i, layer in enumerate(layers.values()) if not (wide and layer.expanding)
+        ]
         self.choices = [layer.choice for layer in layers.values()]
         # no buffers: they stay on the CPU, in float64, which not every device has
         self.sources, self.coefficients = interpolate_candidates(candidates, align)
@@ -52,16 +57,23 @@ class CandidateNorms(nn.Module):
                 for rows in (self.scale, self.shift)
             )
             values, shift = values * scale, (values * shift).sum((1, 3))
+        shifts = [None] * layers if shift is None else shift.unbind()
         if self.align == "pad":
-            matrices = values.sum((1, 3))  # no channel moves: the matrices are diagonal
+            diagonals = values.sum((1, 3)).unbind()  # no channel moves
+            mixes = list(map(ChannelMatrix, diagonals, shifts))
         else:
             columns, values = (
                 t.permute(0, 2, 1, 3).reshape(layers, channels, drawn * 2)
                 for t in (sources, values)
             )
-            matrices = values.new_zeros(layers, channels, channels).scatter_add(2, columns, values)
-        shifts = [None] * layers if shift is None else shift.unbind()
-        yield from zip(self.names, map(ChannelMatrix, matrices.unbind(), shifts), strict=True)
+            mixes = list(map(ChannelMatrix, values.unbind(), shifts, columns.unbind()))
+            dense = self.dense if len(self.dense) < layers else slice(None)
+            columns, values = columns[dense], values[dense]
+            size = len(columns), channels, channels
+            matrices = values.new_zeros(size).scatter_add(2, columns, values).unbind()
+            for i, matrix in zip(self.dense, matrices, strict=True):
+                mixes[i] = ChannelMatrix(matrix, shifts[i])
+        yield from zip(self.names, mixes, strict=True)
 
     def affine_at(self, widths: Mapping[str, int]) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
         """The scale and shift of each layer for its candidate in `widths`, at full width."""

@@ -11,7 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-__all__ = ["add_aligned", "add_relu", "add_weighted", "norm_then_matrix"]
+__all__ = [
+    "add_aligned",
+    "add_relu",
+    "add_weighted",
+    "is_full_precision",
+    "norm_then_matrix",
+    "uses_batch_statistics",
+]
 
 POINTWISE = [1, 1], [0, 0], [1, 1], False, [0, 0], 1
 """Of a 1x1 convolution: stride, padding, dilation, transposed, output padding, groups."""
@@ -29,7 +36,7 @@ def norm_then_matrix(
     >>> bool(torch.allclose(norm_then_matrix(x, norm, matrix, None), norm(x), atol=1e-5))
     True
     """
-    if not _uses_batch_statistics(norm) or (matrix.ndim == 2 and not _is_full_precision(x)):
+    if not uses_batch_statistics(norm) or (matrix.ndim == 2 and not is_full_precision(x)):
         x = norm(x)
         if matrix.ndim == 1:
             shape = -1, *[1] * (x.ndim - 2)
@@ -40,24 +47,24 @@ def norm_then_matrix(
     assert norm.num_batches_tracked is not None
     assert norm.momentum is not None
     norm.num_batches_tracked.add_(1)
-    statistics = norm.running_mean, norm.running_var
     if matrix.ndim == 1:
+        statistics = norm.running_mean, norm.running_var
         x = F.batch_norm(x, *statistics, matrix, shift, True, norm.momentum, norm.eps)
         return x.relu_() if relu else x
-    with torch.no_grad():
-        mean, variance = torch.batch_norm_update_stats(x, *statistics, norm.momentum)
     if shift is None:
         shift = matrix.new_zeros(len(matrix))
-    inputs = x, matrix, shift, mean, (variance + norm.eps).rsqrt(), relu
+    inputs = x, matrix, shift, norm, relu
     return NormThenMatrix.apply(*inputs)  # type: ignore[no-any-return,no-untyped-call]
 
 
-def _uses_batch_statistics(norm: nn.BatchNorm2d) -> bool:
+def uses_batch_statistics(norm: nn.BatchNorm2d) -> bool:
+    """Whether a norm is a plain one in training mode."""
     plain = type(norm) in (nn.BatchNorm1d, nn.BatchNorm2d)
     return plain and norm.training and norm.track_running_stats and norm.momentum is not None
 
 
-def _is_full_precision(x: Tensor) -> bool:
+def is_full_precision(x: Tensor) -> bool:
+    """Whether a tensor, and what is computed from it here, has 32 bits or more."""
     full = x.dtype in (torch.float32, torch.float64) and x.device.type in ("cpu", "cuda")
     return full and not torch.is_autocast_enabled(x.device.type)
 
@@ -68,8 +75,11 @@ class NormThenMatrix(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, matrix: Tensor, shift: Tensor, mean: Tensor, scale: Tensor, relu: bool
+        ctx: Any, x: Tensor, matrix: Tensor, shift: Tensor, norm: Any, relu: bool
     ) -> Tensor:
+        statistics = norm.running_mean, norm.running_var
+        mean, variance = torch.batch_norm_update_stats(x, *statistics, norm.momentum)
+        scale = variance.add_(norm.eps).rsqrt_()
         folded = matrix * scale
         out = torch.conv2d(x, _kernel(folded), shift.addmv(folded, mean, alpha=-1))
         if relu:
@@ -99,7 +109,7 @@ class NormThenMatrix(torch.autograd.Function):
             offset = torch.addmv(slope * mean, folded.t(), sums, beta=-1, alpha=per_value)
             x_grad = torch.conv2d(grad, _kernel(folded.t()), offset)
             x_grad.addcmul_(x, slope.view(-1, 1, 1))
-        return x_grad, matrix_grad, sums, None, None, None
+        return x_grad, matrix_grad, sums, None, None
 
 
 def _kernel(matrix: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..settings import Align
+from .channel_matrix import DENSE_UP_TO, ChannelMatrix
 
 __all__ = ["interpolate", "interpolate_candidates", "interpolation_matrix"]
 
@@ -45,12 +46,15 @@ def interpolate(narrow: int, wide: int, align: Align) -> tuple[Tensor, Tensor]:
 @lru_cache(maxsize=1000)
 def interpolation_matrix(
     narrow: int, wide: int, size: int, align: Align, dtype: torch.dtype, device: torch.device
-) -> Tensor:
-    """The same as a dense matrix (size, size), zero outside of its wide x narrow corner."""
+) -> ChannelMatrix:
+    """The same as a matrix (size, size), zero outside of its wide x narrow corner; sparse if it is
+    large."""
     sources, weights = interpolate(narrow, wide, align)
-    matrix = torch.zeros(size, size, dtype=torch.float64)
-    matrix[:wide].scatter_add_(1, sources, weights)
-    return matrix.to(device=device, dtype=dtype)
+    columns = torch.zeros(size, 2, dtype=torch.long)
+    values = torch.zeros(size, 2, dtype=torch.float64)
+    columns[:wide], values[:wide] = sources, weights
+    mix = ChannelMatrix(values.to(device=device, dtype=dtype), None, columns.to(device))
+    return mix if size > DENSE_UP_TO else ChannelMatrix(mix.matrix())
 
 
 def interpolate_candidates(candidates: Sequence[int], align: Align) -> tuple[Tensor, Tensor]:

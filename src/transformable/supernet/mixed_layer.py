@@ -1,37 +1,38 @@
 """The modules of a supernet: a layer with mixed widths, a stage with mixed depths."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .channel_matrix import ChannelMatrix, sparse_mix
 from .fused_ops import add_aligned, add_weighted, norm_then_matrix
+from .pointwise_layer import is_expanding, merges, pointwise_norm_mix
 
-__all__ = ["ChannelMatrix", "MixedDepths", "MixedLayer", "mask_channels"]
-
-
-class ChannelMatrix(NamedTuple):
-    """A linear map over channels, y = matrix @ x + shift."""
-
-    matrix: Tensor
-    """(channel, channel), or (channel,) if the matrix is diagonal."""
-    shift: Tensor | None
+__all__ = ["MixedDepths", "MixedLayer", "mask_channels"]
 
 
 class MixedLayer(nn.Module):
     """A layer and the norm behind it. The norm's affine part is replaced by the channel matrix that
     the drawn candidates make together."""
 
-    def __init__(self, layer: nn.Module, norm: Any) -> None:
+    def __init__(self, layer: Any, norm: Any) -> None:
         super().__init__()
         self.layer, self.norm, self.relu = layer, norm, False
+        self.expanding = is_expanding(layer, norm)
         if norm is not None:
             norm.affine, norm.weight, norm.bias = False, None, None
 
-    def forward(self, x: Tensor, channel_matrix: ChannelMatrix) -> Tensor:
+    def forward(self, x: Tensor, mix: ChannelMatrix) -> Tensor:
+        # with a diagonal matrix a plain batch norm is as fast
+        if self.expanding and mix.values.ndim == 2 and merges(x, self.layer, self.norm):
+            return pointwise_norm_mix(x, self.layer, self.norm, mix, relu=self.relu)
         x = self.layer(x)
-        matrix, shift = channel_matrix
+        if mix.columns is not None:
+            x = sparse_mix(self.norm(x), mix)
+            return F.relu_(x) if self.relu else x
+        matrix, shift = mix.values, mix.shift
         if self.norm is not None and (x.ndim == 4 or matrix.ndim == 1):
             return norm_then_matrix(x, self.norm, matrix, shift, relu=self.relu)
         if self.norm is not None:
@@ -55,7 +56,7 @@ class MixedDepths:
     """The weight of each depth."""
     total_of: list[int]
     """The index of the total that the output of each depth is added to."""
-    alignments: list[Tensor | None]
+    alignments: list[ChannelMatrix | None]
     """The matrix that aligns each total with the widest, None where there is nothing to align."""
 
     def add(
@@ -70,8 +71,12 @@ class MixedDepths:
         """The output of the stage: the sum of the aligned totals."""
         result = totals[self.alignments.index(None)]
         for index, alignment in enumerate(self.alignments):
-            if alignment is not None:
-                result = add_aligned(totals[index], alignment, result)
+            if alignment is None:
+                continue
+            if alignment.columns is not None:
+                result = sparse_mix(totals[index], alignment) + result
+            else:
+                result = add_aligned(totals[index], alignment.values, result)
         return result
 
 

@@ -41,6 +41,8 @@ class SearchedLayer:
     scale: Tensor | None
     """The affine parameters that the norm had."""
     shift: Tensor | None
+    expanding: bool
+    """Whether it can do without a dense channel matrix, see `pointwise_layer`."""
 
 
 @dataclass(frozen=True)
@@ -190,9 +192,11 @@ class _Rewriter:
     def _mix_widths(self, original: fx.Node, norm: fx.Node | None, choice: str) -> None:
         name, node = str(original.target), self.copies[original]
         module: Any = self._module(norm) if norm else None
-        affine = (module.weight, module.bias) if module and module.affine else (None, None)
-        self.layers[name] = SearchedLayer(choice, str(norm.target) if norm else None, *affine)
-        self.body.set_submodule(name, MixedLayer(self._module(original), module))
+        scale, shift = (module.weight, module.bias) if module and module.affine else (None, None)
+        mixed = MixedLayer(self._module(original), module)
+        norm_name = str(norm.target) if norm else None
+        self.layers[name] = SearchedLayer(choice, norm_name, scale, shift, mixed.expanding)
+        self.body.set_submodule(name, mixed)
         with self.graph.inserting_before(node):
             matrix = self.graph.call_function(operator.getitem, (self.controls, name))
         node.args = (*node.args, matrix)

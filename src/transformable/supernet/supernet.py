@@ -22,6 +22,7 @@ from ..shape import Shape
 from ..slimming.slim import slim
 from ..tracing.space import Space
 from .candidate_norms import make_candidate_norms
+from .channel_matrix import ChannelMatrix
 from .interpolation import interpolation_matrix
 from .mixed_layer import MixedDepths
 from .rewrite import rewrite
@@ -208,7 +209,7 @@ class SuperNet(nn.Module):
             controls[stage] = MixedDepths(weights.unbind(), total_of, alignments)
         return controls
 
-    def _alignments(self, widths: list[int], size: int, x: Tensor) -> list[Tensor | None]:
+    def _alignments(self, widths: list[int], size: int, x: Tensor) -> list[ChannelMatrix | None]:
         """What aligns outputs of these widths; one None if they can be added as they are."""
         if self.align == "pad":  # absent channels are zero already
             return [None]
