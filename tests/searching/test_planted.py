@@ -27,7 +27,7 @@ def planted(data: tas.data.Dataset, seed: int) -> nn.Module:
         read[:, torch.randperm(width)[: int(NEEDED * width)]] = 1
         with torch.no_grad():
             reader.weight *= read
-        reader.weight.register_hook(lambda grad, read=read: grad * read)
+        reader.weight.register_hook(lambda grad, read=read: grad * read)  # type: ignore[no-untyped-call]
     tas.train(net, data, Training(epochs=4, batch_size=32, lr=0.05), Session(seed=seed))
     for parameter in net.parameters():
         parameter._backward_hooks = None  # a copy of the network must not have them
@@ -49,9 +49,7 @@ def test_the_search_finds_the_layers_that_are_too_wide() -> None:
     net = planted(data, seed=0)
     space = tas.Space.trace(net, data.info.input_shape, search="width")
     found = tas.search(net, data, 0.5, PRESETS["trained"].search("digits"), space=space)
-    shares = {
-        name: expected_share(found.probabilities[name], space.widths[name]) for name in INNER
-    }
+    shares = {name: expected_share(found.probabilities[name], space.widths[name]) for name in INNER}
     redundant = [shares[name] for name in INNER if name in REDUNDANT]
     needed = [shares[name] for name in INNER if name not in REDUNDANT]
     assert area_under_the_curve(redundant, needed) >= 0.9
