@@ -194,6 +194,9 @@ class Searching(Training):
     """Temperature of the Gumbel-softmax at the first step."""
     tau_end: Annotated[float, above(0)] = 0.1
     """Temperature at the last step."""
+    sharpen: Annotated[float, above(0)] = 1.0
+    """By what the logits are multiplied at the last step (1: nothing); it grows from 1, so that a
+    short search ends with nearly one shape, whose weights it then trains."""
     tau_fall: Decay = "linear"
     """How the temperature falls: linear or cosine."""
     arch_lr: Annotated[float, above(0)] = 0.001

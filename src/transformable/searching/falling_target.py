@@ -4,6 +4,7 @@ derived."""
 import copy
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 from torch import Tensor, nn
@@ -56,28 +57,33 @@ class FallingTarget:
         self._step, self._model, self._dataset = search_step, model, dataset
         self._settings, self._session = settings, session
         self._begun = self._forward_images = 0
-        parts = len(self.budgets)
-        self._ends = [round(search_step.total * (i + 1) / parts) for i in range(parts)]
+        parts, total = len(self.budgets), search_step.total
+        ends = [round(total * i / parts) for i in range(parts + 1)]
+        self._parts = [range(*pair) for pair in pairwise(ends)]
 
     def at(self, step: int) -> None:
         """To be called before the first step and after each: derives what is due at this one."""
         while len(self.found) < len(self.budgets):
             if self._begun == len(self.found):
-                self._begin(self.budgets[self._begun])
-            if step < self._ends[len(self.found)]:
+                self._begin()
+            if step < self._parts[len(self.found)].stop:
                 break
             self.found.append(self._derive(step))
 
-    def _begin(self, budget: Budget) -> None:
+    def _begin(self) -> None:
         self._begun += 1
-        self._step.aim_at(budget)
+        self._aim()
         if self._settings.start == "answers":
             net, fabric, seed = self._step.net, self._session.fabric, self._session.seed
             images = sample_images(self._dataset.train, Sensitivities.MOST, seed).images
             measured = Sensitivities(self._model, net.extract, net.space, images, fabric)
             around = self.found[-1].derived.shape if self.found else net.space.full
-            net.set_logits(measured.logits(budget, around))
+            net.set_logits(measured.logits(self._step.budget, around))
             self._forward_images += measured.forward_images
+
+    def _aim(self) -> None:
+        current = self._begun - 1
+        self._step.aim_at(self.budgets[current], self._parts[current])
 
     def _derive(self, step: int) -> Passed:
         net, budget, fabric = self._step.net, self._step.budget, self._session.fabric
@@ -131,4 +137,4 @@ class FallingTarget:
                 )
             )
         if self._begun:
-            self._step.aim_at(self.budgets[self._begun - 1])
+            self._aim()

@@ -46,6 +46,7 @@ class SearchStep:
     ) -> None:
         self.net, self.settings, self.fabric, self.teacher = net, settings, fabric, teacher
         self.total = settings.epochs * steps
+        self.part = range(self.total)
         self.hold = round(settings.hold_epochs * steps)
         self.lr_at = lr_schedule(settings, steps, after=epochs_after)
         self.weights, self.sizes = net.weight_parameters(), net.architecture_parameters()
@@ -54,11 +55,12 @@ class SearchStep:
             self.sizes, lr=settings.arch_lr, betas=BETAS, weight_decay=settings.arch_weight_decay
         )
         self.multiplier = Multiplier(budget.value)
-        self.aim_at(budget)
+        self.aim_at(budget, self.part)
 
-    def aim_at(self, budget: Budget) -> None:
-        """Pull the cost to another budget from now on."""
-        self.budget, self.multiplier.target = budget, budget.value
+    def aim_at(self, budget: Budget, part: range) -> None:
+        """Pull the cost to a budget during this part of all steps, in which the temperature falls
+        and the probabilities sharpen."""
+        self.budget, self.part, self.multiplier.target = budget, part, budget.value
         net = self.net
         self.expected = {"macs": net.expected_macs, "params": net.expected_params}[budget.metric]
 
@@ -75,7 +77,9 @@ class SearchStep:
         self, step: int, seed: int, for_weights: Batch, for_sizes: Batch | None = None
     ) -> dict[str, Any]:
         """Both learn in turn, each from its batch; if there is one batch only, together from it."""
-        self.net.tau = temperature(step, self.total, self.settings)
+        done, last = step - self.part.start, max(1, len(self.part) - 1)
+        self.net.tau = temperature(done, len(self.part), self.settings)
+        self.net.sharpness = self.settings.sharpen ** (done / last)
         self.sgd.param_groups[0]["lr"] = self.lr_at(step)
         row: dict[str, Any] = {"tau": self.net.tau, "lr": self.lr_at(step)}
         self._seed("weights", seed, step)

@@ -34,6 +34,9 @@ __all__ = ["SuperNet"]
 class SuperNet(nn.Module):
     """A network whose widths and depths can be searched by gradient descent.
 
+    `tau` is the temperature of a draw; the probabilities are the softmax of `sharpness` times the
+    logits.
+
     >>> from transformable import Space, models
     >>> model = models.build("resnet20")
     >>> net = SuperNet(model, Space.trace(model, (3, 32, 32)))
@@ -56,7 +59,7 @@ class SuperNet(nn.Module):
         if sampling not in get_args(Sampling):
             raise ValueError(f"sampling must be one of {get_args(Sampling)}, not {sampling!r}")
         self.space, self.select, self.align, self.sampling = space, select, align, sampling
-        self.tau = 10.0
+        self.tau, self.sharpness = 10.0, 1.0
         self.generator = torch.Generator().manual_seed(0)
         self.expectation = Expectation(space)
         self.alpha, absent_widths = _make_logits(space.widths)
@@ -181,8 +184,9 @@ class SuperNet(nn.Module):
 
     def _logits(self) -> tuple[Tensor, Tensor]:
         never = float("-inf")
-        alpha = self.alpha.masked_fill(self.absent_widths, never)  # type: ignore[arg-type]
-        return alpha, self.beta.masked_fill(self.absent_depths, never)  # type: ignore[arg-type]
+        alpha, beta = (self.sharpness * logits for logits in self.architecture_parameters())
+        alpha = alpha.masked_fill(self.absent_widths, never)  # type: ignore[arg-type]
+        return alpha, beta.masked_fill(self.absent_depths, never)  # type: ignore[arg-type]
 
     def _controls(self, draw: Draw, x: Tensor) -> dict[Any, Any]:
         """The second input of the body: channel matrices, masks and mixed depths."""
