@@ -1,8 +1,8 @@
 """Shapes that were searched against uniform ones of the same cost, both trained from scratch.
 
-For each seed: the network is trained (preset quick), searched (preset quick), and the shape that is
-found and the uniform shape of the same cost are trained from scratch with the same schedule and the
-same seed (preset quick). What is done is kept in --out, so that it can go on.
+For each seed: the network is trained (preset quick), searched (preset scratch), and the shape that
+is found and the uniform shape of the same cost are trained from scratch with the same schedule and
+the same seed (preset quick). What is done is kept in --out, so that it can go on.
 
     python benchmarks/searched.py --data-dir DIR --size 16 --budgets 0.5 0.3 --seeds 0 1 2
 """
@@ -22,7 +22,7 @@ import transformable as tas
 from transformable.costing.budget import Budget
 from transformable.data import Dataset, load
 from transformable.methods.uniform import uniform_shape
-from transformable.presets import quick, quick_search
+from transformable.presets import quick, scratch_search
 from transformable.searching.search import search
 from transformable.training.session import Session
 
@@ -62,7 +62,7 @@ def compare(args: argparse.Namespace, dataset: Dataset, budget: float, seed: int
         start = time.perf_counter()
         net = pretrained(args, dataset, seed)
         target = Budget.of(budget, space)
-        settings, session = quick_search("cifar10"), Session(seed=seed)
+        settings, session = scratch_search("cifar10"), Session(seed=seed)
         result = search(net, dataset, target, settings, session, space=space)
         return {
             "shape": json.loads(result.shape.to_json()),

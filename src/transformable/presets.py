@@ -26,24 +26,42 @@ def quick_teacher(data: str) -> Training:
     return quick(data) if data == "digits" else replace(quick(data), epochs=16)
 
 
-def quick_search(data: str) -> Searching:
-    """A search of minutes; docs/results.md says how it was tuned.
+def trained_search(data: str) -> Searching:
+    """From a network that was trained for long, in one epoch; docs/results.md says how it was found.
 
-    It starts from a trained network, whose weights tell at once which channels matter; a search
-    from scratch needs many epochs before its gradients say anything.
+    The channels are sorted and the search starts by what the network's own answers say. Weights and
+    sizes learn together from those answers, in small steps, and the weights are kept.
     """
+    return Searching(
+        epochs=1,
+        # a tenth of the images need smaller batches for as many steps
+        batch_size=32 if data == "digits" else 128,
+        lr=0.005,
+        warmup_epochs=0.05,
+        start="answers",
+        targets="answers",
+        images="shared",
+        inherit=True,
+        select=8,
+        align="pad",
+        tau_start=0.5,
+        tau_end=0.3,
+        sharpen=10.0,
+        arch_lr=0.05,
+        pull="multiplier",
+    )
+
+
+def quick_search(data: str) -> Searching:
+    """From a network that was trained for minutes: the same with larger steps."""
+    return replace(trained_search(data), epochs=3 if data == "digits" else 1, lr=0.02)
+
+
+def scratch_search(data: str) -> Searching:
+    """With interpolation, from a network that was trained for a few epochs at most."""
     cifar = Searching(epochs=5, batch_size=128, lr=0.05, warmup_epochs=0.25, select=8)
     cifar = replace(cifar, tau_start=2.0, arch_lr=0.05, pull="multiplier")
-    # a tenth of the images need smaller batches for as many steps
     return replace(cifar, epochs=15, batch_size=32) if data == "digits" else cifar
-
-
-def trained_search(data: str) -> Searching:
-    """From a network that somebody has trained, in few epochs: channels are sorted and the search
-    starts by what the network's own answers say; its weights are kept (docs/results.md)."""
-    kept = replace(quick_search(data), epochs=1, lr=0.005, warmup_epochs=0.05, inherit=True)
-    both = replace(kept, targets="answers", images="shared")
-    return replace(both, align="pad", start="answers", tau_start=0.5, tau_end=0.3, arch_lr=0.01)
 
 
 def paper_search(data: str) -> Searching:
@@ -53,19 +71,26 @@ def paper_search(data: str) -> Searching:
     (600, 10.0)
     """
     cifar = Searching(epochs=600, batch_size=256, lr=0.1, weight_decay=5e-4, sort=False)
-    cifar = replace(cifar, warmup_epochs=0.0, arch_lr=0.001, arch_weight_decay=0.001)
+    cifar = replace(cifar, start="scratch", warmup_epochs=0.0)
     return replace(cifar, epochs=120, weight_decay=1e-4) if _photos(data) else cifar
 
 
-def quick_student(data: str) -> Distilling:
-    """As `tas train`, or longer where that takes seconds."""
-    settings = Distilling(**vars(quick(data)))
-    return replace(settings, epochs=30) if data == "digits" else settings
-
-
 def trained_student(data: str) -> Distilling:
-    """A small network that has kept most of what the trained one knew: no large steps."""
-    return replace(quick_student(data), batch_size=128, lr=0.005, warmup_epochs=0.05)
+    """A small network that has kept most of what a long training taught the unpruned one."""
+    epochs = 15 if data == "digits" else 10
+    size = trained_search(data).batch_size
+    return Distilling(epochs=epochs, batch_size=size, lr=0.005, warmup_epochs=0.05)
+
+
+def quick_student(data: str) -> Distilling:
+    """The same after a training of minutes."""
+    return replace(trained_student(data), lr=quick_search(data).lr)
+
+
+def scratch_student(data: str) -> Distilling:
+    """A network that starts fresh, as `tas train`, with the answers of the unpruned one."""
+    settings = Distilling(**vars(quick(data)), transfer="kd")
+    return replace(settings, epochs=30) if data == "digits" else settings
 
 
 def paper_student(data: str) -> Distilling:
@@ -92,5 +117,6 @@ class Settings(NamedTuple):
 PRESETS: dict[Preset, Settings] = {
     "quick": Settings(quick, quick_teacher, quick_search, quick_student, 8),
     "trained": Settings(quick, quick_teacher, trained_search, trained_student, 8),
+    "scratch": Settings(quick, quick_teacher, scratch_search, scratch_student, 8),
     "paper": Settings(paper, paper, paper_search, paper_student, 0),
 }

@@ -31,11 +31,11 @@ __all__ = [
 
 Metric = Literal["macs", "params"]
 Precision = Literal["32-true", "bf16-mixed"]
-Preset = Literal["quick", "trained", "paper"]
+Preset = Literal["quick", "trained", "scratch", "paper"]
 Residual = Literal["pad", "project", "tied"]
 Sizes = Literal["both", "width", "depth"]
 
-Start = Literal["even", "answers"]
+Start = Literal["scratch", "even", "answers"]
 Targets = Literal["labels", "answers"]
 Images = Literal["halves", "shared"]
 Align = Literal["pool", "linear", "pad"]
@@ -166,8 +166,9 @@ class Searching(Training):
     sort: bool = True
     """Put the most important channels of each layer first before the search begins."""
     start: Start = "even"
-    """Where the search starts: from even probabilities, with channels sorted by their weights; or
-    (answers) from how much the answers of the trained network depend on each channel and size."""
+    """Where the search starts: from fresh weights (scratch); from those of the network, with even
+    probabilities and channels sorted by their weights (even); or from how much the answers of the
+    trained network depend on each channel and size (answers)."""
     targets: Targets = "labels"
     """What is learned from: the labels, or the labels and the answers of the trained network, as in
     distillation."""

@@ -48,7 +48,7 @@ def test_the_search_finds_the_layers_that_are_too_wide() -> None:
     data = tas.data.load("digits", validation=0.05)
     net = planted(data, seed=0)
     space = tas.Space.trace(net, data.info.input_shape, search="width")
-    found = tas.search(net, data, 0.5, PRESETS["trained"].search("digits"), space=space)
+    found = tas.search(net, data, 0.5, PRESETS["quick"].search("digits"), space=space)
     shares = {name: expected_share(found.probabilities[name], space.widths[name]) for name in INNER}
     redundant = [shares[name] for name in INNER if name in REDUNDANT]
     needed = [shares[name] for name in INNER if name not in REDUNDANT]

@@ -67,8 +67,9 @@ class RunOptions:
     validation: Annotated[float, FRACTION] = 0.05
     """Share of the training set that is held out to watch the training (0: none)."""
     preset: Preset = "quick"
-    """Where the settings start from: quick (minutes), trained (from a network that was trained
-    elsewhere: the default of tas prune with --teacher) or paper (the published schedule)."""
+    """Where the settings start from: quick (minutes), trained (from a network that was trained for
+    long: the default where --teacher is given), scratch (a search by interpolation and a small
+    network that starts fresh) or paper (the published schedule)."""
     config: File = None
     """TOML file with any of these keys."""
     out: Folder = None

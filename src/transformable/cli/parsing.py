@@ -15,7 +15,7 @@ from ..spelling import nearest
 from . import options, pruning_options, query_options
 from .config_file import read_config
 from .options import Search, option_names
-from .pruning_options import Prune, PruningOptions
+from .pruning_options import PruningOptions
 
 __all__ = ["options_of", "parse"]
 
@@ -53,7 +53,8 @@ def _base(kind: Any, arguments: list[str]) -> Any:
     # the preset, and the dataset that it depends on, may themselves stand in the config file
     chosen = _given(arguments, "preset")
     preset = chosen or named.preset
-    if kind is Prune and not chosen and (_given(arguments, "teacher") or named.teacher):
+    teacher = _given(arguments, "teacher") or getattr(named, "teacher", None)
+    if issubclass(kind, PruningOptions) and not chosen and teacher:
         preset = "trained" if preset == base.preset else preset
     data = _given(arguments, "data") or named.data
     start = _with_preset(base, preset, data)

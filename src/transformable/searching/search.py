@@ -14,6 +14,7 @@ from ..data import Dataset, Split, stratified
 from ..settings import Searching
 from ..shape import Shape
 from ..slimming.fisher import fisher_importance
+from ..slimming.slim import slim
 from ..slimming.sort_channels import sort_channels
 from ..supernet.supernet import SuperNet
 from ..tracing.space import Space
@@ -111,7 +112,7 @@ def search_all(
     size = settings.batch_size
     steps = min(check_steps(part, size, fabric.world_size) for part in parts)
     files = SearchFiles(run, space)
-    teacher, model = model, _sorted(model, space, dataset.train, settings, session)
+    teacher, model = model, _prepared(model, space, dataset.train, settings, session)
     net = make_supernet(model, space, settings, seed).to(fabric.device)
     search_step = SearchStep(
         net,
@@ -165,10 +166,15 @@ def search_all(
     ]
 
 
-def _sorted(
+def _prepared(
     model: nn.Module, space: Space, split: Split, settings: Searching, session: Session
 ) -> nn.Module:
-    """The model with its channels in the order that the settings ask for."""
+    """The model as the search starts from it: with fresh weights, or with its channels in the order
+    that the settings ask for."""
+    if settings.start == "scratch":
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(session.seed)
+            return slim(model, space, space.full, weights="fresh")
     if not settings.sort:
         return model
     scores = None
