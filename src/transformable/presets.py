@@ -27,7 +27,7 @@ def quick_teacher(data: str) -> Training:
 
 
 def trained_search(data: str) -> Searching:
-    """From a network that was trained for long, in one epoch; docs/results.md says how it was found.
+    """From a network that was trained for long, in one epoch (docs/results.md: how it was found).
 
     The channels are sorted and the search starts by what the network's own answers say. Weights and
     sizes learn together from those answers, in small steps, and the weights are kept.
