@@ -29,7 +29,7 @@ class Sensitivities:
     through networks.
     """
 
-    MOST, LEAST = 128, 32  # images for each size
+    MOST, LEAST = 96, 32  # images for each size
     ALL = 40_000  # images for all sizes together
 
     def __init__(
