@@ -26,16 +26,15 @@ def quick_teacher(data: str) -> Training:
     return quick(data) if data == "digits" else replace(quick(data), epochs=16)
 
 
-def trained_search(data: str) -> Searching:
-    """From a network that was trained for long, in one epoch (docs/results.md: how it was found).
+def quick_search(data: str) -> Searching:
+    """From a trained network, in one epoch (docs/results.md says how it was found).
 
     The channels are sorted and the search starts by what the network's own answers say. Weights and
     sizes learn together from those answers, in small steps, and the weights are kept.
     """
-    return Searching(
+    cifar = Searching(
         epochs=1,
-        # a tenth of the images need smaller batches for as many steps
-        batch_size=32 if data == "digits" else 128,
+        batch_size=128,
         lr=0.005,
         warmup_epochs=0.05,
         start="answers",
@@ -50,11 +49,8 @@ def trained_search(data: str) -> Searching:
         arch_lr=0.05,
         pull="multiplier",
     )
-
-
-def quick_search(data: str) -> Searching:
-    """From a network that was trained for minutes: the same with larger steps."""
-    return replace(trained_search(data), epochs=3 if data == "digits" else 1, lr=0.02)
+    # a tenth of the images need smaller batches and more epochs for as many steps
+    return replace(cifar, epochs=3, batch_size=32) if data == "digits" else cifar
 
 
 def scratch_search(data: str) -> Searching:
@@ -75,16 +71,10 @@ def paper_search(data: str) -> Searching:
     return replace(cifar, epochs=120, weight_decay=1e-4) if _photos(data) else cifar
 
 
-def trained_student(data: str) -> Distilling:
-    """A small network that has kept most of what a long training taught the unpruned one."""
-    epochs = 15 if data == "digits" else 10
-    size = trained_search(data).batch_size
-    return Distilling(epochs=epochs, batch_size=size, lr=0.005, warmup_epochs=0.05)
-
-
 def quick_student(data: str) -> Distilling:
-    """The same after a training of minutes."""
-    return replace(trained_student(data), lr=quick_search(data).lr)
+    """A small network that has kept most of what the unpruned one knew: small steps."""
+    cifar = Distilling(epochs=10, batch_size=128, lr=0.005, warmup_epochs=0.05)
+    return replace(cifar, epochs=15, batch_size=32) if data == "digits" else cifar
 
 
 def scratch_student(data: str) -> Distilling:
@@ -116,7 +106,6 @@ class Settings(NamedTuple):
 
 PRESETS: dict[Preset, Settings] = {
     "quick": Settings(quick, quick_teacher, quick_search, quick_student, 8),
-    "trained": Settings(quick, quick_teacher, trained_search, trained_student, 8),
     "scratch": Settings(quick, quick_teacher, scratch_search, scratch_student, 8),
     "paper": Settings(paper, paper, paper_search, paper_student, 0),
 }

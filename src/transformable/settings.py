@@ -31,7 +31,7 @@ __all__ = [
 
 Metric = Literal["macs", "params"]
 Precision = Literal["32-true", "bf16-mixed"]
-Preset = Literal["quick", "trained", "scratch", "paper"]
+Preset = Literal["quick", "scratch", "paper"]
 Residual = Literal["pad", "project", "tied"]
 Sizes = Literal["both", "width", "depth"]
 

@@ -11,7 +11,7 @@ from transformable.cli.options import RunOptions, Train
 from transformable.cli.parsing import parse
 from transformable.cli.pruning_options import Prune
 from transformable.cli.query_options import Evaluate
-from transformable.presets import PRESETS, paper, quick, quick_search
+from transformable.presets import paper, quick, quick_search
 from transformable.runs.toml_text import to_toml
 from transformable.settings import Training, plain_values
 
@@ -54,7 +54,7 @@ def test_impossible_values_are_named(values: dict[str, object], message: str) ->
         ("model = 20", "model must be text, not 20"),
         ("data_dir = 1", "data_dir must be text, not 1"),
         ("precision = 32", "precision must be text, not 32"),
-        ('preset = "slow"', "preset must be one of quick, trained, paper, not 'slow'"),
+        ('preset = "slow"', "preset must be one of quick, scratch, paper, not 'slow'"),
         ("batch_size = 0", "batch_size must be at least 1, not 0"),
         ("epochs = ", "is not TOML: Invalid value"),
     ],
@@ -194,13 +194,12 @@ def test_default_folders_differ_by_seed() -> None:
     assert RunOptions(seed=1).folder("prune-") == Path("runs/prune-resnet20-digits-seed1")
 
 
-def test_with_a_teacher_the_settings_are_those_of_a_trained_network() -> None:
-    given = parse("prune", Prune, ["--teacher=weights.pt", "--data=cifar10"])
-    assert given.search == PRESETS["trained"].search("cifar10")
-    assert given.student == PRESETS["trained"].student("cifar10")
-    assert parse("prune", Prune, ["--data=cifar10"]).search == PRESETS["quick"].search("cifar10")
-    paper = parse("prune", Prune, ["--teacher=weights.pt", "--data=cifar10", "--preset=paper"])
-    assert paper.search == PRESETS["paper"].search("cifar10")
+def test_presets_differ_by_where_they_start() -> None:
+    for name, start in (("quick", "answers"), ("scratch", "even"), ("paper", "scratch")):
+        options = parse("prune", Prune, ["--teacher=weights.pt", f"--preset={name}"])
+        assert options.search.start == start
+        assert options.search.inherit == (name == "quick")
+        assert options.student.transfer == ("init+kd" if name == "quick" else "kd")
 
 
 @pytest.mark.parametrize(

@@ -273,6 +273,39 @@ def test_frozen_weights_stay_frozen() -> None:
     assert torch.equal(small, stem.weight[: len(small)])
 
 
+def test_a_search_from_scratch_forgets_the_weights() -> None:
+    found = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        model = tas.models.build("resnet20")
+        settings = Searching(epochs=1, batch_size=10, start="scratch")
+        found.append(search(model, images(), 0.5, settings))
+    first, second = (one.network.state_dict() for one in found)
+    assert found[0].shape == found[1].shape
+    assert all(torch.equal(value, second[name]) for name, value in first.items())
+    other = search(model, images(), 0.5, Searching(epochs=1, batch_size=10, sort=False))
+    stems = (one.model.state_dict()["stem.0.weight"] for one in (other, found[1]))
+    assert not torch.equal(*stems)
+
+
+def test_without_epochs_a_search_has_no_last_row(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--epochs=0", "--pretrain-epochs=1", "--batch-size=256", "--ratios", "0.3", "1"]
+    assert main(["search", *options, f"--out={tmp_path / 'run'}"]) == 0
+    shown = capsys.readouterr().out
+    assert "derived by" in shown
+    assert "entropy" not in shown
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["target"]["low"] <= result["macs"] <= result["target"]["high"]
+    assert result["entropy"] is None
+
+
+def test_weights_for_a_search_from_scratch_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["search", "--preset=paper", "--weights=w.pt"]) == 2
+    assert "starts from scratch has no use for weights" in capsys.readouterr().err
+
+
 def test_two_processes_search_together(tmp_path: Path) -> None:
     options = ["--devices=2", "--device=cpu", "--pretrain-epochs=1", "--epochs=1"]
     command = [sys.executable, "-m", "transformable", "search", *options, "--batch-size=256"]

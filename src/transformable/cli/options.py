@@ -67,9 +67,8 @@ class RunOptions:
     validation: Annotated[float, FRACTION] = 0.05
     """Share of the training set that is held out to watch the training (0: none)."""
     preset: Preset = "quick"
-    """Where the settings start from: quick (minutes), trained (from a network that was trained for
-    long: the default where --teacher is given), scratch (a search by interpolation and a small
-    network that starts fresh) or paper (the published schedule)."""
+    """Where the settings start from: quick (minutes, from a trained network), scratch (a search by
+    interpolation, and a small network that starts fresh) or paper (the published schedule)."""
     config: File = None
     """TOML file with any of these keys."""
     out: Folder = None
@@ -178,6 +177,10 @@ class Search(SpaceOptions, RunOptions, Searching):
 
     def __post_init__(self) -> None:
         Searching.__post_init__(self)
+        if self.weights is not None and self.start == "scratch":
+            raise ValueError(
+                "a search that starts from scratch has no use for weights; use --start even"
+            )
 
 
 def option_names(kind: Any) -> list[str]:

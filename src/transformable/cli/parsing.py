@@ -51,11 +51,7 @@ def _base(kind: Any, arguments: list[str]) -> Any:
     if "preset" not in {field.name for field in fields(kind)}:
         return named
     # the preset, and the dataset that it depends on, may themselves stand in the config file
-    chosen = _given(arguments, "preset")
-    preset = chosen or named.preset
-    teacher = _given(arguments, "teacher") or getattr(named, "teacher", None)
-    if issubclass(kind, PruningOptions) and not chosen and teacher:
-        preset = "trained" if preset == base.preset else preset
+    preset = _given(arguments, "preset") or named.preset
     data = _given(arguments, "data") or named.data
     start = _with_preset(base, preset, data)
     return start if file is None else _expanded(read_config(file, start), start)

@@ -80,7 +80,11 @@ class SearchOutcome(Outcome):
             ("target", f"{target['value']:,.0f}, {target['low']:,} to {target['high']:,}"),
             ("derived by", _how_derived(self.result)),
             *stages(self.space, Shape.from_dict(self.result["shape"])),
-            *((name, f"{self.result[name]:.4g}") for name in ("discrepancy", "entropy", "seconds")),
+            *(
+                (name, f"{self.result[name]:.4g}")
+                for name in ("discrepancy", "entropy", "seconds")
+                if self.result[name] is not None
+            ),
             ("shape in", f"{self.result['out']}/shape.json"),
         ]
         return self.table(rows)
@@ -117,7 +121,7 @@ def _how_derived(result: dict[str, Any]) -> str:
 
 def _result(options: Search, space: Space, budget: Budget, found: Searched) -> dict[str, Any]:
     """The content of result.json."""
-    shape, last = found.shape, found.history[-1]
+    shape, last = found.shape, found.history[-1] if found.history else {}
     return {
         "macs": macs(space, shape),
         "params": params(space, shape),
@@ -126,7 +130,7 @@ def _result(options: Search, space: Space, budget: Budget, found: Searched) -> d
         "given_up": found.derived.given_up,
         "shape": shape.to_dict(),
         "residual": space.residual,
-        **{name: last[name] for name in ("expected", "discrepancy", "entropy")},
+        **{name: last.get(name) for name in ("expected", "discrepancy", "entropy")},
         "seconds": sum(row["seconds"] for row in found.history),
         "model": options.model,
         "data": options.data,

@@ -82,8 +82,7 @@ def prune(
     """Make a network smaller and train it; ``model`` stays as it is.
 
     Say ``trained=True`` if the model is trained already. The settings of the three trainings (the
-    unpruned network, the search, the small network) are those of the preset quick, or trained if
-    the model is, unless given.
+    unpruned network, the search, the small network) are those of the preset quick unless given.
     ``method`` is a name, path.py:function, or a function. With a folder ``out``, everything is kept
     there, with an export and a report, and the same call continues where an interrupted one
     stopped.
@@ -100,7 +99,7 @@ def prune(
     True
     """
     name = data.info.name
-    preset = PRESETS["trained" if trained else "quick"]
+    preset = PRESETS["quick"]
     space = space or Space.trace(model, data.info.input_shape)
     job = PruningJob(
         model=copy.deepcopy(model),
