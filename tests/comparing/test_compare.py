@@ -252,3 +252,27 @@ def test_a_sweep_is_a_front(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     page = (folder / "s" / "report.html").read_text()
     assert "0.4" in page
     assert "0.6" in page
+
+
+def test_several_budgets_share_one_search(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = run(capsys, "prune", "--budget=0.5,0.8", "--out=p", "--no-export")
+    rows = {row["budget"]: row for row in result["rows"]}
+    assert set(rows) == {"0.5", "0.8"}
+    for budget, row in rows.items():
+        target = result["targets"][budget]
+        assert row["state"] == "done", row["reason"]
+        assert target["low"] <= row["macs"] <= target["high"]
+        assert row["transfer"] == "init+kd"
+        search = folder / "p" / f"tas-{budget}-seed0" / "search"
+        assert not (search / "steps.csv").exists()
+    assert (folder / "p" / "report.html").exists()
+    # the search is in a folder of its own, with all its steps: two epochs of 7 batches
+    steps = (folder / "p" / "tas-0.5_0.8-seed0" / "steps.csv").read_text().splitlines()
+    assert len(steps) == 1 + 2 * 7
+    # the larger budget was passed in the middle of it
+    large, small = (
+        json.loads((folder / "p" / f"tas-{b}-seed0" / "search" / "result.json").read_text())
+        for b in ("0.8", "0.5")
+    )
+    assert (large["epochs_before"], small["epochs_before"]) == (1.0, 2.0)
+    assert large["passes"] < small["passes"]

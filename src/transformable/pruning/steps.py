@@ -142,8 +142,8 @@ def _shared_search(job: PruningJob, budget: Budget, context: Context) -> Iterato
     if job.shared_search is None or budget not in job.budgets:
         yield context
         return
-    targets = [each.target() for each in job.budgets]
-    settings = job.settings(method=job.method_name, search=job.searching, targets=targets)
+    bands = [f"{each.low} to {each.high} {each.metric}" for each in job.budgets]
+    settings = job.settings(method=job.method_name, search=job.searching, bands=bands)
     with Run.open(job.shared_search, settings, may_differ=MOVABLE, wait=True) as run:
         run.start()
         yield replace(context, session=replace(context.session, run=run), budgets=job.budgets)
