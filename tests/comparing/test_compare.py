@@ -265,6 +265,8 @@ def test_several_budgets_share_one_search(folder: Path, capsys: pytest.CaptureFi
         assert row["transfer"] == "init+kd"
         search = folder / "p" / f"tas-{budget}-seed0" / "search"
         assert not (search / "steps.csv").exists()
+        page = (folder / "p" / f"tas-{budget}-seed0" / "init+kd" / "report.html").read_text()
+        assert "<script>" in page  # that of the probabilities of the search
     assert (folder / "p" / "report.html").exists()
     # the search is in a folder of its own, with all its steps: two epochs of 7 batches
     steps = (folder / "p" / "tas-0.5_0.8-seed0" / "steps.csv").read_text().splitlines()

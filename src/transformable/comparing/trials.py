@@ -46,11 +46,13 @@ def run_trial(
         run.start()
         session = replace(session, run=run)
         found, search_seconds = apply_method(job, session)
+        shared = job.shared_search
+        search = "../search" if shared is None else f"../../{shared.name}"
         for transfer in transfers:
             own = replace(
                 job,
                 distilling=replace(job.distilling, transfer=transfer),
-                folders={"teacher": "../../teacher", "search": "../search"},
+                folders={"teacher": "../../teacher", "search": search},
             )
 
             def work(session: Session, job: PruningJob = own) -> dict[str, object]:
