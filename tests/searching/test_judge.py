@@ -32,7 +32,7 @@ def test_the_best_of_the_drawn_shapes_is_taken() -> None:
             answers = model.eval()(images)
         return float(divergence(net.extract(shape), images, answers, FABRIC))
 
-    found = judge(net, model, first, budget, images, 6, FABRIC, seed=0)
+    found = judge(net, model.eval(), first, budget, images, 6, FABRIC, seed=0)
     assert distance(found.shape) < distance(first.shape)
     assert found.how == "judged"
     assert budget.low <= tas.macs(space, found.shape) == found.cost <= budget.high

@@ -96,10 +96,10 @@ def test_killed_at_any_moment_ends_in_the_same_bits(folder: Path, whole: Path) -
 
 def test_what_a_search_writes_down(whole: Path) -> None:
     steps, epochs = rows(whole / "steps.csv"), rows(whole / "metrics.csv")
-    assert [int(row["step"]) for row in steps] == list(range(1, 90 + 1))
+    assert [int(row["step"]) for row in steps] == list(range(1, 180 + 1))
     assert len(epochs) == 3
-    assert float(steps[0]["tau"]) == 2.0
-    assert float(steps[-1]["tau"]) == pytest.approx(0.1)
+    assert float(steps[0]["tau"]) == 0.5
+    assert float(steps[-1]["tau"]) == pytest.approx(0.3)
     of_last_epoch = [float(row["weight_loss"]) for row in steps if row["epoch"] == "3"]
     assert float(epochs[-1]["weight_loss"]) == pytest.approx(np.mean(of_last_epoch))
     distributions = [

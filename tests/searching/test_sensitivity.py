@@ -12,7 +12,7 @@ from support.method_inputs import context
 from support.method_inputs import network as any_network
 from transformable.costing.expected_cost import Expectation
 from transformable.methods import load_method
-from transformable.searching.sensitivity import Sensitivities
+from transformable.searching.sensitivity import Sensitivities, images_to_measure
 from transformable.training.calibration import recalibrate, sample_images
 from transformable.training.devices import make_fabric
 
@@ -26,7 +26,9 @@ def network() -> tuple[nn.Module, tas.Space]:
 
 
 def measured(net: nn.Module, space: tas.Space, images: torch.Tensor) -> Sensitivities:
-    return Sensitivities(net, lambda shape: tas.slim(net, space, shape), space, images, FABRIC)
+    return Sensitivities(
+        net.eval(), lambda shape: tas.slim(net, space, shape), space, images, FABRIC
+    )
 
 
 def distance(net: nn.Module, space: tas.Space, images: torch.Tensor, shape: tas.Shape) -> float:
@@ -116,7 +118,9 @@ def test_without_an_epoch_the_shape_is_that_of_the_sensitivities() -> None:
     budget = tas.Budget.of(0.5, space)
     found = tas.search(net, given.dataset, budget, trained(0), space=space)
     assert found.history == []
-    images = sample_images(given.dataset.train, Sensitivities.MOST, 0).images
+    images = sample_images(
+        given.dataset.train, images_to_measure(space, len(given.dataset.train)), 0
+    ).images
     rows = measured(found.model, space, images).logits(budget, space.full)
     for name, row in rows.items():
         assert torch.allclose(found.probabilities[name], row.double().softmax(0), atol=1e-5), name

@@ -16,7 +16,7 @@ from transformable.settings import Searching
 from transformable.training.interrupts import Interrupted
 from transformable.training.session import Session
 
-EVEN = Searching(epochs=2, batch_size=6, lr=0.02, arch_lr=0.2, pull="multiplier")
+EVEN = Searching(epochs=2, batch_size=6, lr=0.02, arch_lr=0.2, pull="multiplier", sharpen=5.0)
 STEPS = 6  # 18 images in each half
 
 
@@ -58,7 +58,7 @@ def test_the_target_falls_from_one_to_the_next() -> None:
 
 @pytest.mark.parametrize("stop_at", [1, 3, 4, STEPS])
 def test_interrupted_it_continues_to_the_same_networks(tmp_path: Path, stop_at: int) -> None:
-    whole = run_search()
+    whole = run_search(folder=tmp_path / "whole")
     with pytest.raises(Interrupted):
         run_search(folder=tmp_path / "run", stop_at=stop_at)
     # and a search that is finished is only read again
@@ -69,6 +69,8 @@ def test_interrupted_it_continues_to_the_same_networks(tmp_path: Path, stop_at: 
             expected = one.network.state_dict()
             for name, value in other.network.state_dict().items():
                 assert torch.equal(value, expected[name]), name
+    for name in ("steps.csv", "distributions.jsonl", "shape.json"):
+        assert (tmp_path / "run" / name).read_text() == (tmp_path / "whole" / name).read_text()
 
 
 def test_from_answers_each_budget_is_measured_from_the_one_before() -> None:
@@ -79,3 +81,13 @@ def test_from_answers_each_budget_is_measured_from_the_one_before() -> None:
     assert small.budget.low <= small.derived.cost <= small.budget.high
     # all images forward and backward once to sort them, then many forward passes
     assert 1.0 < large.passes < small.passes
+
+
+def test_sizes_without_the_full_ones() -> None:
+    net, _ = network("resnet20")
+    net.train()
+    space = tas.Space.trace(net, (3, 8, 8), ratios=(0.3, 0.6))
+    settings = Searching(epochs=0, batch_size=12, align="pad", start="answers", sort=False)
+    found = tas.search(net, images(), 0.2, settings, space=space)
+    assert found.budget.low <= found.derived.cost <= found.budget.high
+    assert net.training  # the network is left as it was

@@ -24,6 +24,7 @@ from ..networks.build import build_for_dataset
 from ..networks.weights import load_weights
 from ..pruning.steps import train_teacher
 from ..runs.run_folder import Run
+from ..searching.derive import check_possible
 from ..training.interrupts import Interrupted
 from ..training.train import check_steps
 from .jobs import load_trained, make_job, make_session, trace_space
@@ -93,6 +94,8 @@ def plan_comparison(
         budget: Budget.of(budget, space, metric=options.metric, tolerance=options.tolerance)
         for budget in budgets
     }
+    for target in targets.values():
+        check_possible(space, target.within(max(options.tolerance, *options.wider(), 0.0)))
     seeds = range(options.seed, options.seed + options.seeds)
     return Comparison(
         folder=folder,

@@ -21,6 +21,7 @@ from ..networks.weights import load_weights
 from ..pruning.job import PruningJob
 from ..runs.once import once
 from ..runs.run_folder import Run
+from ..searching.derive import is_possible
 from ..tracing.space import Space
 from ..training.checks import check_outputs
 from ..training.devices import make_fabric
@@ -153,16 +154,18 @@ def _trial_settings(
 ) -> dict[str, Any]:
     """What only the jobs of a comparison have: equal terms, and one search for all budgets."""
     terms: dict[str, Any] = {"passes": options.all_passes(), "wider": options.wider()}
-    budgets = options.all_budgets()
-    if len(budgets) == 1 or trial.method not in SERVE_ALL_BUDGETS:
+    bands = {
+        name: Budget.of(name, space, metric=options.metric, tolerance=options.tolerance)
+        for name in options.all_budgets()
+    }
+    # one that needs a wider band has a search of its own
+    shared = {name: band for name, band in bands.items() if is_possible(space, band)}
+    if len(shared) < 2 or trial.method not in SERVE_ALL_BUDGETS:
         return terms
     return {
         **terms,
-        "shared_search": folder / replace(trial, budget="_".join(budgets)).name,
-        "budgets": [
-            Budget.of(budget, space, metric=options.metric, tolerance=options.tolerance)
-            for budget in budgets
-        ],
+        "shared_search": folder / replace(trial, budget="_".join(shared)).name,
+        "budgets": list(shared.values()),
     }
 
 

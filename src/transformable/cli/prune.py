@@ -1,6 +1,6 @@
 """What ``tas prune`` does."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ from rich.console import Group
 from rich.table import Table
 
 from ..comparing.trials import Trial
+from ..methods import load_method
 from ..pruning.prune import run_job
 from ..report import write_report
 from ..report.formatting import passes
@@ -24,7 +25,10 @@ def prune(options: Prune, command: str) -> Outcome | None:
     """Prune in a run folder; None in all processes but the first."""
     prefix = "prune-" if options.method == "tas" else f"prune-{options.method}-"
     budgets = split(options.budget)
-    if len(budgets) > 1:
+    if len(budgets) == 1:
+        options = replace(options, budget=budgets[0])
+    elif budgets:
+        load_method(options.method)  # which is one method here
         return run_comparison(as_sweep(options), budgets, options.folder(prefix), command)
     result = run_once(options, prefix, lambda folder, run: _prune(options, folder, command, run))
     if result is None:

@@ -209,6 +209,8 @@ class Sweep(TrialOptions):
 
 def as_sweep(options: Prune) -> Sweep:
     """The sweep that makes the networks of all budgets of a tas prune."""
+    if options.devices > 1:
+        raise ValueError("several budgets take one device: leave out --devices")
     own = {"budget", "method", "transfer"}
     same = {
         field.name: getattr(options, field.name) for field in fields(Prune) if field.name not in own

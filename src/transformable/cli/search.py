@@ -17,7 +17,7 @@ from ..report.formatting import duration
 from ..runs.run_folder import Run
 from ..searching.derive import check_possible
 from ..searching.dry_run import estimate_search
-from ..searching.search import Searched, split_in_halves
+from ..searching.search import Searched, images_of
 from ..searching.search import search as search_sizes
 from ..settings import plain_values
 from ..shape import Shape
@@ -49,8 +49,8 @@ def search(options: Search, command: str) -> Outcome | None:
     if options.weights:
         load_trained(model, options.model, options.weights)
     check_possible(space, budget)
-    for half in split_in_halves(dataset.train, options.seed):
-        check_steps(half, options.batch_size, options.devices)
+    for part in images_of(dataset.train, options, options.seed):
+        check_steps(part, options.batch_size, options.devices)
     if options.dry_run:
         return _dry_run(options, model, dataset, space, budget, session)
 
@@ -116,7 +116,10 @@ def stages(space: Space, shape: Shape) -> list[tuple[str, str]]:
 def _how_derived(result: dict[str, Any]) -> str:
     if result["derived_by"] == "argmax":
         return "argmax: the largest probabilities are inside the band"
-    return f"most probable shape in the band, {result['given_up']:.3g} nats below the argmax"
+    which = "the best on held-out images of some probable shapes"
+    if result["derived_by"] == "constrained":
+        which = "most probable shape in the band"
+    return f"{which}, {result['given_up']:.3g} nats below the argmax"
 
 
 def _result(options: Search, space: Space, budget: Budget, found: Searched) -> dict[str, Any]:
@@ -184,9 +187,9 @@ def _dry_run(
     seen = estimate_search(model, dataset, budget, options, space=space, fabric=session.fabric)
     seconds = seen.steps * seen.seconds_per_step
     if not options.weights:
-        # a plain step takes about half as long
+        # a step that weights and sizes do not share takes about two plain ones
         plain = dataset.train.steps(options.batch_size) * options.pretrain_epochs
-        seconds += plain * seen.seconds_per_step / 2
+        seconds += plain * seen.seconds_per_step / (1 if options.images == "shared" else 2)
     result = {
         "shapes": f"10^{math.log10(space.count):.1f}",
         "layers": len(space.widths),

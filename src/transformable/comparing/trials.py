@@ -56,6 +56,8 @@ def run_trial(
             )
 
             def work(session: Session, job: PruningJob = own) -> dict[str, object]:
+                if session.run is not None:
+                    session.run.start()
                 student, after = train_student(job, found, session)
                 scores = {"before": before, "after": after}
                 return conclude(job, found, student, scores, search_seconds, session)

@@ -59,9 +59,12 @@ def _deriving(facts: RunFacts) -> str:
     if how == "argmax":
         return "The shape is the most probable size of every layer and stage."
     text = (
-        "The most probable sizes together were outside the band, so the shape is the most probable "
+        "Several probable shapes inside the band were compared on held-out images, and this one "
+        "was the best"
+        if how == "judged"
+        else "The most probable sizes together were outside the band, so the shape is the most "
+        "probable one inside it"
     )
-    text += "one inside it"
     if given_up is not None:
         text += f"; that gave up {significant(given_up)} nats of log-probability"
     return f"{text}."

@@ -14,7 +14,7 @@ from ..shape import Shape
 from ..tracing.space import Space
 from .integer_program import most_probable
 
-__all__ = ["Derived", "check_possible", "derive"]
+__all__ = ["Derived", "check_possible", "derive", "is_possible"]
 
 PATHS = 8
 
@@ -26,7 +26,8 @@ class Derived:
     shape: Shape
     cost: int
     how: str
-    """``argmax``, or ``constrained`` if the argmax is outside the band."""
+    """``argmax``; ``constrained`` if the argmax is outside the band; ``judged`` if another probable
+    shape was better on held-out images."""
     log_probability: float
     given_up: float
     """Log-probability of the argmax minus that of this shape."""
@@ -44,6 +45,15 @@ def check_possible(space: Space, budget: Budget) -> None:
         derive(uniform, space, budget)
     except ValueError as error:
         raise BandError(f"{error}; {_nearest_cost(uniform, space, budget)}") from None
+
+
+def is_possible(space: Space, budget: Budget) -> bool:
+    """Whether a shape is inside the band."""
+    try:
+        check_possible(space, budget)
+    except ValueError:
+        return False
+    return True
 
 
 def _near_target(space: Space, budget: Budget) -> Iterator[Shape]:

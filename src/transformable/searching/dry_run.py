@@ -67,9 +67,10 @@ def estimate_search(
             times.append(time.perf_counter() - start)
     weights = sum(p.numel() * p.element_size() for p in net.parameters())
     activations = sum(storage.nbytes() for storage in saved.values())
-    # the batches of the weights and of the sizes are not in memory at the same time
+    # what two steps in turn save is not in memory at the same time
+    activations //= len(parts)
     return Estimate(
         steps=steps * settings.epochs,
         seconds_per_step=statistics.median(times),
-        memory=3 * weights + activations // 2,
+        memory=3 * weights + activations,
     )

@@ -18,7 +18,7 @@ from ..training.session import Session
 from .derive import Derived, derive
 from .judge import judge
 from .search_step import SearchStep
-from .sensitivity import Sensitivities
+from .sensitivity import Sensitivities, images_to_measure
 
 __all__ = ["FallingTarget", "Passed"]
 
@@ -46,7 +46,7 @@ class FallingTarget:
     def __init__(
         self,
         search_step: SearchStep,
-        model: nn.Module,
+        teacher: nn.Module,
         budgets: Sequence[Budget],
         dataset: Dataset,
         settings: Searching,
@@ -54,7 +54,7 @@ class FallingTarget:
     ) -> None:
         self.budgets = sorted(budgets, key=lambda budget: budget.value, reverse=True)
         self.found: list[Passed] = []
-        self._step, self._model, self._dataset = search_step, model, dataset
+        self._step, self._teacher, self._dataset = search_step, teacher, dataset
         self._settings, self._session = settings, session
         self._begun = self._forward_images = 0
         parts, total = len(self.budgets), search_step.total
@@ -62,7 +62,7 @@ class FallingTarget:
         self._parts = [range(*pair) for pair in pairwise(ends)]
 
     def at(self, step: int) -> None:
-        """To be called before the first step and after each: derives what is due at this one."""
+        """To be called before each step and after the last: derives what is due after so many."""
         while len(self.found) < len(self.budgets):
             if self._begun == len(self.found):
                 self._begin()
@@ -74,10 +74,14 @@ class FallingTarget:
         self._begun += 1
         self._aim()
         if self._settings.start == "answers":
-            net, fabric, seed = self._step.net, self._session.fabric, self._session.seed
-            images = sample_images(self._dataset.train, Sensitivities.MOST, seed).images
-            measured = Sensitivities(self._model, net.extract, net.space, images, fabric)
-            around = self.found[-1].derived.shape if self.found else net.space.full
+            net, space = self._step.net, self._step.net.space
+            train, seed = self._dataset.train, self._session.seed
+            images = sample_images(train, images_to_measure(space, len(train)), seed).images
+            fabric = self._session.fabric
+            measured = Sensitivities(self._teacher, net.extract, space, images, fabric)
+            # the full sizes, where they are candidates
+            first = space.shape_at({name: len(c) - 1 for name, c in space.candidates.items()})
+            around = self.found[-1].derived.shape if self.found else first
             net.set_logits(measured.logits(self._step.budget, around))
             self._forward_images += measured.forward_images
 
@@ -95,7 +99,7 @@ class FallingTarget:
                 held_out = self._dataset.train
             images = sample_images(held_out, JUDGED_ON, self._session.seed).images
             count, seed = self._settings.judged, self._session.seed
-            derived = judge(net, self._model, derived, budget, images, count, fabric, seed)
+            derived = judge(net, self._teacher, derived, budget, images, count, fabric, seed)
             self._forward_images += (count + 1) * len(images)
         return Passed(
             budget=budget,

@@ -34,7 +34,7 @@ def judge(
     """
     images = fabric.to_device(images)
     with torch.no_grad(), fabric.autocast():
-        answers = teacher.to(fabric.device).eval()(images).float()
+        answers = teacher(images).float()
 
     def score(derived: Derived) -> float:
         return float(divergence(net.extract(derived.shape), images, answers, fabric))

@@ -112,7 +112,8 @@ def search_all(
     size = settings.batch_size
     steps = min(check_steps(part, size, fabric.world_size) for part in parts)
     files = SearchFiles(run, space)
-    teacher, model = model, _prepared(model, space, dataset.train, settings, session)
+    teacher = _frozen(model, fabric)
+    model = _prepared(model, space, dataset.train, settings, session)
     net = make_supernet(model, space, settings, seed).to(fabric.device)
     search_step = SearchStep(
         net,
@@ -120,37 +121,40 @@ def search_all(
         settings,
         steps,
         fabric,
-        teacher=_frozen(teacher, fabric) if settings.targets == "answers" else None,
+        teacher=teacher if settings.targets == "answers" else None,
         epochs_after=epochs_after,
     )
-    target = FallingTarget(search_step, model, budgets, dataset, settings, session)
+    target = FallingTarget(search_step, teacher, budgets, dataset, settings, session)
     checkpointer = Checkpointer(session, {**search_step.parts(), "target": target})
     with checkpointer, preserve_random_state(fabric):
         state = checkpointer.restore()
         files.restore(state)
         log = EpochLog(state, on_flush=files.append_steps)
         progress.start("searching", settings.epochs * steps, state.step)
-        target.at(state.step)
+        if state.step:
+            search_step.set_temperature(state.step - 1)
         for epoch in range(len(state.history), settings.epochs):
             start = state.step - epoch * steps
             order = {"seed": seed, "epoch": epoch, "start": start, **session.rank()}
             net.train()
             for batches in zip(*(part.shuffled(size, **order) for part in parts), strict=False):
+                target.at(state.step)
                 row = search_step(state.step, seed, *fabric.to_device(batches))
                 state.step += 1
                 log.add({"step": state.step, "epoch": epoch + 1, **row})
                 progress.advance(state.step)
                 progress.note(_summary(row, search_step.budget))
-                target.at(state.step)
                 checkpointer.after_step(log.flush)
             log.flush()
             files.append_distributions(epoch + 1, net.probabilities())
             log.close_epoch(epoch_row(state))
             checkpointer.save_epoch()
+        target.at(state.step)
+        checkpointer.save()
     if run is not None:
         run.save_text("shape.json", target.found[-1].derived.shape.to_json() + "\n")
     sample = min(SAMPLE, len(dataset.train))
-    sorting = sample / len(dataset.train) if settings.start == "answers" else 0.0
+    sorting = sample / len(dataset.train) if settings.start == "answers" and settings.sort else 0.0
     return [
         Searched(
             derived=found.derived,
@@ -181,7 +185,8 @@ def _prepared(
     if settings.start == "answers":
         images = sample_images(split, SAMPLE, session.seed).images
         batches = (session.fabric.to_device(part) for part in torch.split(images, SAMPLE // 8))
-        scores = fisher_importance(model.to(session.fabric.device), space, batches)
+        asked = copy.deepcopy(model).to(session.fabric.device)
+        scores = fisher_importance(asked, space, batches)
     return sort_channels(model, space, scores)
 
 

@@ -73,13 +73,17 @@ class SearchStep:
             "multiplier": self.multiplier,
         }
 
+    def set_temperature(self, step: int) -> None:
+        """Draw and give probabilities as in this step."""
+        done, last = step - self.part.start, max(1, len(self.part) - 1)
+        self.net.tau = temperature(done, len(self.part), self.settings)
+        self.net.sharpness = self.settings.sharpen ** (done / last)
+
     def __call__(
         self, step: int, seed: int, for_weights: Batch, for_sizes: Batch | None = None
     ) -> dict[str, Any]:
         """Both learn in turn, each from its batch; if there is one batch only, together from it."""
-        done, last = step - self.part.start, max(1, len(self.part) - 1)
-        self.net.tau = temperature(done, len(self.part), self.settings)
-        self.net.sharpness = self.settings.sharpen ** (done / last)
+        self.set_temperature(step)
         self.sgd.param_groups[0]["lr"] = self.lr_at(step)
         row: dict[str, Any] = {"tau": self.net.tau, "lr": self.lr_at(step)}
         self._seed("weights", seed, step)

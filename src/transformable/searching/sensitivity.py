@@ -14,23 +14,35 @@ from ..tracing.space import Space
 from ..training.calibration import batch_statistics
 from ..training.distill import kd_loss
 
-__all__ = ["Sensitivities", "divergence"]
+__all__ = ["Sensitivities", "divergence", "images_to_measure"]
 
+MOST, LEAST = 96, 16  # images for each size
+SHARE = 0.5  # of the training images, for one forward pass of all sizes together
 SHARPNESS = 8.0  # by how much a logit falls if the answers change by one nat
 FALL = 0.7  # the target falls to no less than this share of what it was before
 BISECTIONS = 50
 HIGHEST_PRICE = 100.0  # nats for the cost of the whole network
 
 
+def images_to_measure(space: Space, training_images: int) -> int:
+    """How many images each size is measured by: few enough that all sizes together look at no more
+    than a share of the training images, where that leaves enough to measure anything.
+
+    >>> from transformable import models
+    >>> space = Space.trace(models.build("resnet20"), (3, 32, 32))
+    >>> images_to_measure(space, 50_000), images_to_measure(space, 1000)
+    (96, 16)
+    """
+    count = sum(len(sizes) for sizes in space.candidates.values())
+    return max(LEAST, min(MOST, int(SHARE * training_images / max(1, count))))
+
+
 class Sensitivities:
-    """Measures how far the answers of small networks are from those of a model.
+    """Measures how far the answers of small networks are from those of a model in eval mode.
 
     `build` makes the network of a shape. `forward_images` counts the images that were passed
     through networks.
     """
-
-    MOST, LEAST = 96, 32  # images for each size
-    ALL = 40_000  # images for all sizes together
 
     def __init__(
         self,
@@ -41,11 +53,9 @@ class Sensitivities:
         fabric: Fabric,
     ) -> None:
         self.build, self.space, self.fabric = build, space, fabric
-        count = sum(len(sizes) for sizes in space.candidates.values())
-        images = images[: max(self.LEAST, min(self.MOST, self.ALL // max(1, count)))]
         self.images = fabric.to_device(images)
-        with torch.no_grad():
-            self.answers = model.to(fabric.device).eval()(self.images).float()
+        with torch.no_grad(), fabric.autocast():
+            self.answers = model(self.images).float()
         self.forward_images = len(self.images)
 
     def around(self, shape: Shape) -> dict[str, Tensor]:
