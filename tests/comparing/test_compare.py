@@ -223,6 +223,23 @@ def test_an_interrupted_comparison_goes_on(
     assert saved == checkpoint.stat().st_mtime_ns
 
 
+def test_a_trial_that_is_interrupted_in_its_training_goes_on(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--methods=uniform", "--seeds=1", "--epochs=150", "--checkpoint-seconds=0"]
+    arguments = ["compare", *BASE, *options]
+    process = start(folder, "c", *arguments)
+    checkpoint = folder / "c" / "uniform-0.5-seed0" / "init" / "student" / "checkpoint.pt"
+    wait_for(checkpoint, process)
+    process.terminate()
+    process.join(60)
+    assert process.exitcode == 130
+    assert not (checkpoint.parent / "result.json").exists()
+    assert main([*arguments, "--out=c", "--json"]) == 0
+    [row] = json.loads(capsys.readouterr().out)["rows"]
+    assert row["state"] == "done", row["reason"]
+
+
 def test_two_processes_share_the_trials_of_a_sweep(folder: Path) -> None:
     arguments = ["sweep", *BASE, "--methods=uniform,pfec", "--budgets=0.4,0.5,0.6"]
     both = [start(folder, "s", *arguments) for _ in range(2)]
@@ -278,3 +295,20 @@ def test_several_budgets_share_one_search(folder: Path, capsys: pytest.CaptureFi
     )
     assert (large["epochs_before"], small["epochs_before"]) == (1.0, 2.0)
     assert large["passes"] < small["passes"]
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--devices=2", "several budgets take one device"),
+        ("--method=uniform,pfec", "unknown method 'uniform,pfec'"),
+        ("--budget=0.8,0.001", "a budget of 0.001 is"),
+        ("--ratios=0.5", "no shape of this network has"),
+    ],
+)
+def test_bad_input_with_several_budgets(
+    option: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["prune", *BASE, "--budget=0.5,0.8", "--out=p", option]) == 2
+    assert message in capsys.readouterr().err
+    assert not (folder / "p").exists()
