@@ -136,7 +136,7 @@ def test_the_default_run_folder(here: Path, capsys: pytest.CaptureFixture[str]) 
         (["train", "--epochs"], "Missing value for argument '--epochs'"),
         (["train", "--batch-size", "0"], "batch_size must be at least 1, not 0"),
         (["train", "--precision", "8"], "invalid choice '8' for argument '--precision'."),
-        (["train", "--preset", "slow"], "unknown preset 'slow'; use one of quick, trained, paper"),
+        (["train", "--preset", "slow"], "unknown preset 'slow'; use one of quick, scratch, paper"),
         (["train", "--config", "none.toml"], "cannot read config file none.toml"),
         (["train", "--model", "resnet21"], "unknown model 'resnet21'; did you mean 'resnet"),
         (["train", "--model", "nets.py:ten"], "gives 10 outputs, but npz:tiny.npz has 3 classes"),
