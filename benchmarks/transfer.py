@@ -1,6 +1,6 @@
 """The four ways of transfer, on one shape: none, init, kd and init+kd.
 
-For each seed: the unpruned network is trained and searched (preset quick), and trained again for
+For each seed: the unpruned network is trained and searched (preset scratch), and trained again for
 --teacher-epochs to be the teacher; the shape that is found is trained four times with the same
 schedule (preset quick). What is done is kept in --out, so that it can go on.
 
@@ -19,7 +19,7 @@ from searched import build, cifar10, once, pretrained, spread
 
 import transformable as tas
 from transformable.data import Dataset
-from transformable.presets import quick, quick_search
+from transformable.presets import quick, scratch_search
 from transformable.settings import Distilling, Transfer
 from transformable.training.distill import distill, student_network
 from transformable.training.session import Session
@@ -69,7 +69,7 @@ def each_transfer(args: argparse.Namespace, dataset: Dataset, seed: int) -> list
 
     def searched() -> dict[str, Any]:
         net = pretrained(args, dataset, seed)
-        settings, session = quick_search("cifar10"), Session(seed=seed)
+        settings, session = scratch_search("cifar10"), Session(seed=seed)
         found = tas.search(net, dataset, args.budget, settings, session, space=space)
         return {"shape": json.loads(found.shape.to_json()), "macs": found.derived.cost}
 

@@ -152,8 +152,8 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class Searching(Training):
-    """How to search: the weights learn as in training, on one half of the images; the logits of the
-    sizes learn on the other half, by Adam.
+    """How to search: the weights learn as in training, the logits of the sizes by Adam; each on its
+    own half of the images in turn, or both on all of them together.
 
     >>> Searching(select=1)
     Traceback (most recent call last):
