@@ -153,8 +153,8 @@ def search_all(
         checkpointer.save()
     if run is not None:
         run.save_text("shape.json", target.found[-1].derived.shape.to_json() + "\n")
-    sample = min(SAMPLE, len(dataset.train))
-    sorting = sample / len(dataset.train) if settings.start == "answers" and settings.sort else 0.0
+    images = len(dataset.train)
+    sorting = min(SAMPLE, images) / images if _asks_to_sort(settings) else 0.0
     return [
         Searched(
             derived=found.derived,
@@ -164,10 +164,15 @@ def search_all(
             model=model,
             network=found.network,
             epochs=found.step / steps,
-            passes=found.step / steps + sorting + found.forward_images / len(dataset.train) / 3,
+            passes=found.step / steps + sorting + found.forward_images / images / 3,
         )
         for found in target.found
     ]
+
+
+def _asks_to_sort(settings: Searching) -> bool:
+    """Whether channels are sorted by the answers of the network, which takes images."""
+    return settings.sort and settings.start == "answers"
 
 
 def _prepared(
@@ -182,7 +187,7 @@ def _prepared(
     if not settings.sort:
         return model
     scores = None
-    if settings.start == "answers":
+    if _asks_to_sort(settings):
         images = sample_images(split, SAMPLE, session.seed).images
         batches = (session.fabric.to_device(part) for part in torch.split(images, SAMPLE // 8))
         asked = copy.deepcopy(model).to(session.fabric.device)
