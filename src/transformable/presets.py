@@ -74,7 +74,7 @@ def paper_search(data: str) -> Searching:
 def quick_student(data: str) -> Distilling:
     """A small network that has kept most of what the unpruned one knew: small steps."""
     cifar = Distilling(epochs=10, batch_size=128, lr=0.005, warmup_epochs=0.05)
-    return replace(cifar, epochs=15, batch_size=32) if data == "digits" else cifar
+    return replace(cifar, epochs=25, batch_size=32) if data == "digits" else cifar
 
 
 def scratch_student(data: str) -> Distilling:
