@@ -70,3 +70,5 @@ def test_the_small_network_is_trained_with_what_is_left(job: PruningJob) -> None
     assert job.student_epochs(7.0) == 30
     job = replace(job, passes=35.0)
     assert [job.student_epochs(spent) for spent in (0, 5, 5.4, 5.6, 50)] == [35, 30, 30, 29, 1]
+    # a network that is inherited goes on in the middle of an epoch, so that the sum is exact
+    assert [job.student_epochs(spent, spent) for spent in (5, 5.4, 5.6)] == [30, 30, 30]

@@ -447,3 +447,32 @@ def assert_same(a: dict[str, Tensor], b: dict[str, Tensor]) -> None:
     assert sorted(a) == sorted(b)
     different = [name for name in a if not torch.equal(a[name], b[name])]
     assert different == []
+
+
+def test_a_training_goes_on_where_a_search_has_stopped(dataset: Dataset) -> None:
+    settings = Training(epochs=2, batch_size=8, lr=0.1, warmup_epochs=0.0)
+    steps = dataset.train.steps(8)  # 7
+    of_labels, images, ends = cross_entropy(), [], []
+
+    def objective(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        images.append(x)
+        return of_labels(model, x, y)
+
+    # 1.3 epochs are 9 steps: two of the second epoch are left out
+    trained = train(
+        tiny(),
+        dataset,
+        settings,
+        objective=objective,
+        after_epoch=lambda _: ends.append(len(images)),
+        epochs_before=1.3,
+    )
+    expected = [x for epoch in (1, 2) for x, _ in dataset.train.shuffled(8, seed=0, epoch=epoch)][
+        2:
+    ]
+    assert len(images) == len(expected) == 2 * steps - 2
+    assert all(torch.equal(x, y) for x, y in zip(images, expected, strict=True))
+    assert ends == [steps - 2, 2 * steps - 2]
+    lr = [learning_rate(step, total=3 * steps, warmup=0, peak=0.1) for step in range(3 * steps)]
+    assert [row["lr"] for row in trained.history] == [lr[2 * steps - 1], lr[-1]]
+    assert [row["step"] for row in trained.history] == [2 * steps, 3 * steps]

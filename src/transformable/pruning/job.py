@@ -61,11 +61,14 @@ class PruningJob:
     export: bool = True
     """Whether the small network is also written for use without this package."""
 
-    def student_epochs(self, spent: float) -> int:
-        """For how long the small network is trained after a method that has spent these passes."""
+    def student_epochs(self, spent: float, before: float = 0.0) -> int:
+        """How many epochs the small network is trained after a method that has spent these passes.
+
+        If the method has trained it for `before` epochs, the first is the rest of one of them.
+        """
         if self.passes is None:
             return self.distilling.epochs
-        return max(1, round(self.passes - spent))
+        return max(1, round(self.passes - spent + before % 1))
 
     def in_band(self, find: Callable[[Budget], Found]) -> Found:
         """What ``find`` returns for the budget, or else for the narrowest wider band in which it

@@ -163,7 +163,8 @@ def train_student(
 ) -> tuple[nn.Module, dict[str, Any]]:
     """Train the small network; returns it, and its scores and cost."""
     student = _initial_student(job, found, session.seed)
-    settings = replace(job.distilling, epochs=job.student_epochs(found.passes))
+    before = found.epochs_before if "init" in job.distilling.transfer else 0.0
+    settings = replace(job.distilling, epochs=job.student_epochs(found.passes, before))
 
     def work(session: Session) -> dict[str, Any]:
         run = session.run
@@ -176,9 +177,9 @@ def train_student(
             session,
             teacher=job.model,
             after_epoch=found.after_epoch,
-            epochs_before=found.epochs_before if "init" in settings.transfer else 0.0,
+            epochs_before=before,
         ).scores()
-        scores["passes"] = {"search": found.passes, "student": settings.epochs}
+        scores["passes"] = {"search": found.passes, "student": settings.epochs - before % 1}
         if found.restore_budget is None:
             return {**scores, "cost": found.cost}
         cost = job.in_band(partial(found.restore_budget, student))

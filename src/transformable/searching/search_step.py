@@ -48,7 +48,7 @@ class SearchStep:
         self.total = settings.epochs * steps
         self.part = range(self.total)
         self.hold = round(settings.hold_epochs * steps)
-        self.lr_at = lr_schedule(settings, steps, after=epochs_after)
+        self.lr_at = lr_schedule(settings, steps, settings.epochs + epochs_after)
         self.weights, self.sizes = net.weight_parameters(), net.architecture_parameters()
         self.sgd = make_sgd(self.weights, settings)
         self.adam = torch.optim.Adam(

@@ -56,8 +56,9 @@ def train(
 ) -> Trained:
     """Train ``model`` in place, and test it once at the end.
 
-    ``after_epoch`` may change the network after the steps of each epoch. The learning rate goes on
-    where a search of the same schedule, that took ``epochs_before``, has stopped.
+    ``after_epoch`` may change the network after the steps of each epoch. After a search that has
+    trained the network for ``epochs_before``, the learning rate and the order of the images go on
+    where it has stopped: if that is inside of an epoch, the first one here is the rest of it.
 
     If the session has a run folder, state and metrics are kept there, SIGINT and SIGTERM save and
     raise ``Interrupted``, and the next call continues from the last checkpoint, to the same bits.
@@ -74,7 +75,9 @@ def train(
     objective = objective or cross_entropy(settings.label_smoothing)
     size = settings.batch_size
     steps = check_steps(dataset.train, size, fabric.world_size)
-    lr_at = lr_schedule(settings, steps, before=epochs_before)
+    begun = int(epochs_before)
+    epochs = begun + settings.epochs
+    lr_at = lr_schedule(settings, steps, epochs)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     network, optimizer = fabric.setup(model, make_sgd(model.parameters(), settings))
     checkpointer = Checkpointer(session, {"model": model, "optimizer": optimizer})
@@ -86,8 +89,10 @@ def train(
     with checkpointer, preserve_random_state(fabric):
         state = checkpointer.restore()
         log = EpochLog(state, on_flush=partial(_read_losses, fabric))
-        progress.start("training", settings.epochs * steps, state.step)
-        for epoch in range(len(state.history), settings.epochs):
+        done = begun * steps + min(round((epochs_before - begun) * steps), steps - 1)
+        state.step = max(state.step, done)
+        progress.start("training", epochs * steps, state.step)
+        for epoch in range(begun + len(state.history), epochs):
             start = state.step - epoch * steps
             order = {"seed": session.seed, "epoch": epoch, "start": start, **session.rank()}
             network.train()
@@ -151,23 +156,16 @@ def learning_rate(step: int, *, total: int, warmup: int, peak: float) -> float:
     return peak * (1 + math.cos(math.pi * part)) / 2
 
 
-def lr_schedule(
-    settings: Training, steps: int, *, before: float = 0.0, after: float = 0.0
-) -> Callable[[int], float]:
-    """The learning rate as a function of the step, for epochs of so many steps.
+def lr_schedule(settings: Training, steps: int, epochs: float) -> Callable[[int], float]:
+    """The learning rate as a function of the step, over so many epochs of so many steps.
 
-    These epochs may be a part of a longer schedule, with other epochs before and after them.
-
-    >>> first = lr_schedule(Training(epochs=1, lr=1.0, warmup_epochs=0), 3, after=1)
-    >>> second = lr_schedule(Training(epochs=1, lr=1.0, warmup_epochs=0), 3, before=1)
-    >>> [round(lr_at(step), 2) for lr_at in (first, second) for step in range(3)]
+    >>> lr_at = lr_schedule(Training(lr=1.0, warmup_epochs=0), steps=3, epochs=2)
+    >>> [round(lr_at(step), 2) for step in range(6)]
     [1.0, 0.9, 0.65, 0.35, 0.1, 0.0]
     """
-    done = round(before * steps)
-    total = done + settings.epochs * steps + round(after * steps)
+    total = round(epochs * steps)
     warmup = min(round(settings.warmup_epochs * steps), total // 2)
-    at = partial(learning_rate, total=total, warmup=warmup, peak=settings.lr)
-    return lambda step: at(done + step)
+    return partial(learning_rate, total=total, warmup=warmup, peak=settings.lr)
 
 
 def check_steps(split: Split, batch_size: int, world: int) -> int:
