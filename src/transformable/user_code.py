@@ -2,11 +2,15 @@
 
 import importlib.util
 import inspect
-from collections.abc import Callable
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
-__all__ = ["accepted_arguments", "first_line", "is_function_spec", "load_function"]
+__all__ = ["accepted_arguments", "first_line", "is_function_spec", "load_function", "own_line"]
 
 
 def is_function_spec(spec: str) -> bool:
@@ -57,6 +61,28 @@ def accepted_arguments(function: Callable[..., Any], offered: dict[str, Any]) ->
 
 
 def first_line(error: BaseException) -> str:
-    """The kind of an exception and the first line of its message."""
+    """The kind of an exception, the first line of its message and the line of the user's code that
+    it comes from."""
     lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    if isinstance(error, SyntaxError):
+        return text  # it names the line itself
+    frames = reversed(list(traceback.walk_tb(error.__traceback__)))
+    line = own_line(frames)
+    return f"{text} ({line})" if line else text
+
+
+def own_line(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """The file and line of the first of these frames that is in a user's own code."""
+    for frame, line in frames:
+        if _is_own(frame.f_code.co_filename):
+            return f"{Path(frame.f_code.co_filename).name}, line {line}"
+    return ""
+
+
+_NOT_OWN = [Path(__file__).parent, *map(Path, sysconfig.get_paths().values())]
+
+
+@cache
+def _is_own(file: str) -> bool:
+    return not file.startswith("<") and not any(map(Path(file).is_relative_to, _NOT_OWN))
