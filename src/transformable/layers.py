@@ -1,4 +1,4 @@
-"""Modules of small networks: adds of different widths, dropped blocks; how layers are initialised."""
+"""Adds of tensors of different widths, dropped blocks, and how layers are initialised."""
 
 from collections.abc import Sequence
 from typing import Any
