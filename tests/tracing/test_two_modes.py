@@ -72,6 +72,19 @@ def test_a_leaf_that_is_not_there(leaf: str) -> None:
     assert str(caught.value) == f"the network has no module {leaf!r} to keep; {nearest}"
 
 
+def test_a_leaf_that_is_never_called() -> None:
+    class Listed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = nn.ModuleList([nn.Conv2d(3, 8, 1), Attention()])
+
+        def forward(self, x: Tensor) -> Any:
+            return self.parts[1](self.parts[0](x))
+
+    with pytest.raises(ValueError, match=r"^the module 'parts' is never called as a whole"):
+        tas.Space.trace(Listed(), (3, 8, 8), leaf=["parts"])
+
+
 class Attention(nn.Module):
     """Of no kind that is known, and with matrix products outside of layers."""
 

@@ -102,7 +102,7 @@ def rewrite(model: nn.Module, space: Space) -> RewrittenNetwork:
     network = slim(model, space, Shape(widest, space.full.depths))
     # an add of different widths is a plain add here, also where slim will project
     residual: Literal["tied", "pad"] = "tied" if space.residual == "tied" else "pad"
-    traced = Space.trace(network, space.input_shape, residual=residual, leaf=space.leaf)
+    traced = space.retrace(network, residual)
     in_place = []
     for name, module in network.named_modules():
         if getattr(module, "inplace", False):

@@ -119,9 +119,7 @@ class SuperNet(nn.Module):
         network, space = self.rewritten.restore(affine), self.space
         if space.largest != space.full:
             # the largest candidates are not the widths of the model
-            space = Space.trace(
-                network, space.input_shape, residual=space.residual, leaf=space.leaf
-            )
+            space = space.retrace(network)
         return slim(network, space, shape)
 
     @torch.no_grad()

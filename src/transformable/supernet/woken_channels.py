@@ -1,5 +1,6 @@
 """Finds the operations behind which channels that are not there would not be zero any more."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -60,9 +61,7 @@ class _Finder(fx.Interpreter):
         return value.index_fill(1, torch.tensor(absent, device=value.device), 0)
 
     def _in_training(self, n: fx.Node) -> list[Tensor]:
-        """What a module gives in training, on a copy of its input."""
+        """What a copy of a module gives in training, for a copy of its input."""
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         args = tuple(arg.clone() if isinstance(arg, Tensor) else arg for arg in args)
-        module = self.fetch_attr(str(n.target))
-        with in_mode(module, training=True):
-            return [module(*args, **kwargs)]
+        return [copy.deepcopy(self.fetch_attr(str(n.target))).train()(*args, **kwargs)]

@@ -94,6 +94,7 @@ class NetworkReader:
         with in_mode(model, training=False):
             traced = trace_graph(model, leaf)
             self.outputs = run_once(model, traced.graph, input_shape)
+        self._check_leaf(traced.graph)
         self.training_graph = training_graph(model, traced.graph, leaf)
         redirect_overwritten(traced.graph, self.outputs)
         self.graph, self.opaque = traced.graph, traced.opaque
@@ -110,6 +111,15 @@ class NetworkReader:
         self.order = {node: i for i, node in enumerate(self.graph.nodes)}
         self.shared = self._shared_parameters()
         self.counted: set[nn.Parameter] = set()
+
+    def _check_leaf(self, graph: fx.Graph) -> None:
+        called = {str(node.target) for node in graph.nodes if node.op == "call_module"}
+        for name in self.leaf:
+            if name not in called:
+                raise ValueError(
+                    f"the module {name!r} is never called as a whole, so it cannot be kept whole: "
+                    "name modules inside of it"
+                )
 
     def _shared_parameters(self) -> set[nn.Parameter]:
         """The parameters of modules that are called more than once, or that two modules share, or

@@ -140,8 +140,13 @@ def _random_part(body: fx.GraphModule, images: Tensor) -> str:
 
 def _close(one: Any, two: Any) -> bool:
     """Whether the tensors of two outputs are equal but for rounding."""
-    pairs = zip(_tensors(one), _tensors(two), strict=True)
-    return all(torch.allclose(a, b, rtol=1e-3, atol=1e-6, equal_nan=True) for a, b in pairs)
+    ones, twos = _tensors(one), _tensors(two)
+    if [t.shape for t in ones] != [t.shape for t in twos]:
+        return False
+    return all(
+        torch.allclose(a, b, rtol=1e-3, atol=1e-6, equal_nan=True)
+        for a, b in zip(ones, twos, strict=True)
+    )
 
 
 def _tensors(value: Any) -> list[Tensor]:

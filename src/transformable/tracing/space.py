@@ -1,5 +1,6 @@
 """Space: what may change in a network, found by tracing it."""
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -128,6 +129,13 @@ class Space:
             },
             leaf=tuple(leaf),
         )
+
+    def retrace(self, network: nn.Module, residual: Residual | None = None) -> "Space":
+        """The space of a network that was made from the one of this space."""
+        with warnings.catch_warnings(action="ignore"):  # they were shown for this space
+            return Space.trace(
+                network, self.input_shape, residual=residual or self.residual, leaf=self.leaf
+            )
 
     @property
     def candidates(self) -> dict[str, tuple[int, ...]]:
