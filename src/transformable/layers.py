@@ -1,4 +1,4 @@
-"""The add of tensors of different widths, and how layers are initialised."""
+"""Adds of tensors of different widths, dropped blocks, and how layers are initialised."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["PaddedAdd", "initialise"]
+__all__ = ["PaddedAdd", "Skipped", "initialise"]
 
 
 class PaddedAdd(nn.Module):
@@ -46,6 +46,17 @@ class PaddedAdd(nn.Module):
     def extra_repr(self) -> str:
         widths = " + ".join(str(len(channels)) for channels in self.positions)
         return f"{widths} -> {self.width}"
+
+
+class Skipped(nn.Module):
+    """Stands where a block was dropped, and gives the tensor that it is given first.
+
+    >>> Skipped()(torch.ones(1), 0.5, twice=True)
+    tensor([1.])
+    """
+
+    def forward(self, x: Tensor, *others: Any, **named: Any) -> Tensor:
+        return x
 
 
 def initialise(network: nn.Module) -> None:

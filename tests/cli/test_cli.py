@@ -176,6 +176,56 @@ def test_bad_input_is_one_line_and_2(
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("switch", ["--debug", "TAS_DEBUG=1", "TAS_DEBUG=0", ""])
+def test_the_line_of_ones_own_code_and_the_traceback(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, switch: str
+) -> None:
+    (here / "bad.py").write_text("def net():\n    return [][1]\n")
+    if "=" in switch:
+        monkeypatch.setenv(*switch.split("="))
+    assert main(["cost", "--model=bad.py:net", *([switch] if switch == "--debug" else [])]) == 2
+    *traceback, line = capsys.readouterr().err.splitlines()
+    why = "failed: IndexError: list index out of range (bad.py, line 2)"
+    assert line == f"tas: error: model 'bad.py:net' {why}"
+    assert any("return [][1]" in each for each in traceback) == (
+        switch in ("--debug", "TAS_DEBUG=1")
+    )
+
+
+def test_a_module_is_kept_whole_in_a_run_and_when_it_is_loaded(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "nets.py").write_text(KEPT)
+    assert main(["cost", "--model=nets.py:net", "--data=npz:tiny.npz", "--leaf=1", "--json"]) == 0
+    cost = json.loads(capsys.readouterr().out)
+    assert cost["fixed"] == {"0": "'1' is kept whole", "1": "'1' is kept whole"}
+    assert cost["shape"]["widths"] == {"2": 6}
+    (here / "shape.json").write_text('{"widths": {"2": 3}, "depths": {}}')
+    leaf = ["--leaf", "1", "--shape=shape.json", "--out=run", "--json"]
+    assert main([*TRAIN, *leaf]) == 0
+    accuracy = json.loads(capsys.readouterr().out)["accuracy"]
+    assert json.loads((here / "run" / "network.json").read_text())["leaf"] == ["1"]
+    assert main(["evaluate", "run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["accuracy"] == accuracy
+    assert main(["cost", "--model=nets.py:net", "--data=npz:tiny.npz", "--leaf=6"]) == 2
+    error = capsys.readouterr().err
+    assert error == "tas: error: the network has no module '6' to keep; known: 0, 1, 2, 3, 4, 5\n"
+
+
+KEPT = """
+from torch import nn
+
+class Kept(nn.Conv2d):
+    pass
+
+def net():
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 1), Kept(6, 6, 1), nn.Conv2d(6, 6, 1), nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(), nn.Linear(6, 3)
+    )
+"""
+
+
 def test_a_run_folder_of_another_config(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*TRAIN, "--out=run"]) == 0
     capsys.readouterr()

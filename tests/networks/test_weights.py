@@ -106,3 +106,11 @@ def test_files_without_weights(tmp_path: Path) -> None:
         torch.save(content, tmp_path / "w.pt")
         with pytest.raises(ValueError, match="holds no state dict"):
             read_weights(tmp_path / "w.pt")
+
+
+def test_weights_that_are_not_numbers_are_named(tmp_path: Path, net: nn.Module) -> None:
+    state = net.state_dict()
+    state["1.weight"][2, 1] = float("nan")
+    torch.save(state, tmp_path / "w.pt")
+    with pytest.raises(ValueError, match=r"w.pt has NaN in 1.weight: its training has failed"):
+        load_weights(net, tmp_path / "w.pt")

@@ -133,6 +133,9 @@ class Branching(nn.Module):
         return self.conv(x) if x.sum() > 0 else self.conv(-x)  # type: ignore[no-any-return]
 
 
+LINE_OF_BRANCH = Branching.forward.__code__.co_firstlineno + 1
+
+
 def test_what_cannot_change_is_left_alone_and_named() -> None:
     space = Space.trace(Odd(), (3, 8, 8))
     assert set(space.widths) == {"free", "last"}
@@ -141,7 +144,8 @@ def test_what_cannot_change_is_left_alone_and_named() -> None:
     assert space.fixed["stem"] == space.fixed["grouped"] == reason
     assert space.fixed["before"] == "the weights of 'shared' are used more than once"
     assert space.fixed["sorted"] == "'sort' is not an operation known here"
-    assert space.fixed["branching"].startswith("'branching' cannot be traced: symbolically traced")
+    assert space.fixed["branching"].startswith("'branching' cannot be traced: TraceError: symbolic")
+    assert space.fixed["branching"].endswith(f"(test_space.py, line {LINE_OF_BRANCH})")
 
 
 def test_unknown_parts_are_counted_all_the_same() -> None:
@@ -155,6 +159,7 @@ def test_a_network_that_cannot_be_traced_at_all_says_why() -> None:
     with pytest.raises(ValueError, match=r"torch.fx cannot trace Branching: .*submodule") as error:
         Space.trace(Branching(), (8, 4, 4))
     assert "\n" not in str(error.value)
+    assert f"(test_space.py, line {LINE_OF_BRANCH})" in str(error.value)
 
 
 @pytest.mark.parametrize("shape", [(1, 16, 16), (3, 1, 1)])

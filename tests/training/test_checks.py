@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from transformable.data import Info
+from transformable.data import Info, from_tensors
 from transformable.training.checks import check_outputs
+from transformable.training.train import train
 
 
 class Two(nn.Module):
@@ -20,6 +21,7 @@ class Two(nn.Module):
         (nn.Conv2d(1, 100, 2), "gives an output of (1, 100, 1, 1) for one image of x, instead of"),
         (nn.Conv2d(3, 100, 2), "cannot take x's images of 1x2x2: RuntimeError: Given groups=1"),
         (Two(), "gives tuple instead of a tensor of logits"),
+        (nn.Linear(2, 100).bfloat16(), "is in bfloat16, and images are in float32: give model.fl"),
     ],
 )
 def test_outputs_that_are_not_the_classes(model: nn.Module, message: str) -> None:
@@ -29,3 +31,15 @@ def test_outputs_that_are_not_the_classes(model: nn.Module, message: str) -> Non
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert model.training
+
+
+def test_weights_that_are_not_numbers_are_named() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    model.state_dict()["1.running_mean"][2] = float("nan")
+    images = torch.rand(8, 1, 2, 2), torch.arange(8) % 2
+    data = from_tensors(images, images)
+    message = "^the network has NaN among its weights, in '1.running_mean'; give it other weights$"
+    with pytest.raises(ValueError, match=message):
+        train(model, data)
+    with pytest.raises(ValueError, match=message):
+        check_outputs(model, data.info)

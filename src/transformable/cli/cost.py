@@ -107,7 +107,7 @@ def _space(
     """The sizes of a network; ``auto`` is the value that --residual auto stands for."""
     network = build_network(model, num_classes=classes, in_channels=input_shape[0])
     residual = auto if options.residual == "auto" else options.residual
-    return Space.trace(network, input_shape, residual=residual)
+    return Space.trace(network, input_shape, residual=residual, leaf=options.leaf)
 
 
 def _costs(title: str, space: Space, shape: Shape) -> CostOutcome:

@@ -35,7 +35,9 @@ def _distill(options: Distill, folder: Path, run: Run | None) -> dict[str, Any]:
     shape = kept_shape(folder, options.shape)
     if shape is None:
         raise ValueError("give the shape of the small network: --shape FILE")
-    space = Space.trace(model, dataset.info.input_shape, residual=options.residual)
+    space = Space.trace(
+        model, dataset.info.input_shape, residual=options.residual, leaf=options.leaf
+    )
     teacher = _teacher(options, model, dataset.info)
     student = student_network(
         model, space, shape, transfer=options.transfer, sort=options.sort, seed=options.seed

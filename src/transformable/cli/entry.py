@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, OSError) as error:
-        if "--debug" in arguments:
+        if "--debug" in arguments or os.environ.get("TAS_DEBUG", "0") not in ("", "0"):
             traceback.print_exc()
         if is_first_process():
             print(f"tas: error: {' '.join(str(error).split())}", file=sys.stderr)

@@ -1,5 +1,6 @@
 """Make what a command works with from its options: session, dataset, network, pruning job."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +18,7 @@ from ..methods import SERVE_ALL_BUDGETS, load_method
 from ..networks.blueprint import BLUEPRINT_FILE, Blueprint
 from ..networks.build import build_for_dataset
 from ..networks.load import load
+from ..networks.packages import is_package_spec, pretrained_file
 from ..networks.weights import load_weights
 from ..pruning.job import PruningJob
 from ..runs.once import once
@@ -28,7 +30,7 @@ from ..training.devices import make_fabric
 from ..training.session import Session
 from .allocator import keep_memory
 from .entry import is_first_process
-from .options import MAY_DIFFER, Distill, RunOptions, Search, SpaceOptions, Train
+from .options import MAY_DIFFER, Distill, RunOptions, Search, Train
 from .progress_bar import progress_bar
 from .pruning_options import Prune, PruningOptions, TrialOptions
 
@@ -88,7 +90,23 @@ def load_data_and_model(options: RunOptions) -> tuple[Dataset, nn.Module]:
     """The dataset and the network of the options, with initial weights that the seed decides."""
     dataset = load_source(options.source(), download=options.download, workers=options.workers)
     torch.manual_seed(options.seed)
-    return dataset, build_for_dataset(options.model, dataset.info)
+    model = build_for_dataset(options.model, dataset.info)
+    if is_package_spec(options.model) and is_first_process():
+        print(f"tas: {_start_of(options.model)}", file=sys.stderr)
+    return dataset, model
+
+
+def _start_of(spec: str) -> str:
+    """Which weights a network of a package has to begin with."""
+    if file := pretrained_file(spec):
+        return f"{spec} starts from {file}"
+    package, _, name = spec.partition(":")
+    argument = "weights='DEFAULT'" if package == "torchvision" else "pretrained=True"
+    make = "models.get_model" if package == "torchvision" else "create_model"
+    return (
+        f"{spec} starts from new weights: its pretrained ones are not in the cache; "
+        f"{package}.{make}({name!r}, {argument}) would fetch them"
+    )
 
 
 def load_source(source: Mapping[str, Any], *, workers: int, download: bool = False) -> Dataset:
@@ -105,7 +123,7 @@ def load_source(source: Mapping[str, Any], *, workers: int, download: bool = Fal
     )
 
 
-def trace_space(options: SpaceOptions, model: nn.Module, info: Info) -> Space:
+def trace_space(options: Search | PruningOptions, model: nn.Module, info: Info) -> Space:
     """The sizes that a network may have according to the options."""
     return Space.trace(
         model,
@@ -115,6 +133,7 @@ def trace_space(options: SpaceOptions, model: nn.Module, info: Info) -> Space:
         depth_step=options.depth_step,
         residual=options.residual,
         search=options.sizes,
+        leaf=options.leaf,
     )
 
 
@@ -176,6 +195,7 @@ def blueprint_of(options: Train | Distill | Search | PruningOptions, info: Info)
         num_classes=info.num_classes,
         input_shape=info.input_shape,
         residual=options.residual,
+        leaf=options.leaf,
     )
 
 
@@ -211,5 +231,5 @@ def load_trained(model: nn.Module, name: str, given: str) -> None:
 
 def absolute_spec(spec: str) -> str:
     """A path.py:function with an absolute path, so that it is found from any working folder."""
-    path, colon, name = spec.rpartition(":")
-    return f"{Path(path).resolve()}:{name}" if colon else spec
+    path, _, name = spec.rpartition(":")
+    return f"{Path(path).resolve()}:{name}" if path.endswith(".py") else spec

@@ -38,6 +38,7 @@ Whole = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
 Count = Annotated[Whole, at_least(1)]
 Numbers = Annotated[tuple[float, ...], arg(metavar="X Y Z", help_behavior_hint="")]
 List = Annotated[str, arg(metavar="A,B,..")]
+Names = Annotated[tuple[str, ...], arg(metavar="NAME ..", help_behavior_hint="")]
 
 UNRECORDED = frozenset({"config", "debug", "dry_run", "json", "out"})
 """Options that say how a command was called, not what it computes."""
@@ -52,7 +53,9 @@ class RunOptions:
     """The options of every command that works in a run folder."""
 
     model: str = "resnet20"
-    """Name of a network, or path.py:factory."""
+    """Name of a network, timm:NAME, torchvision:NAME, or path.py:factory."""
+    leaf: Names = ()
+    """Modules of the network that are kept whole, such as those that torch.fx cannot trace."""
     data: str = "digits"
     """digits, cifar10, cifar100, cifar10:16 (averaged to 16x16), folder:PATH or npz:PATH."""
     data_dir: Folder = None
@@ -88,7 +91,7 @@ class RunOptions:
     json: bool = False
     """Print one JSON object and nothing else."""
     debug: bool = False
-    """On an error, print the traceback too."""
+    """On an error, print the traceback too; so does TAS_DEBUG=1 in the environment."""
 
     def __post_init__(self) -> None:
         check_fields(self)

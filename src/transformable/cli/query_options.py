@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from ..settings import Precision, at_least, check_fields
-from .options import Count, File, Folder, Numbers, Text
+from .options import Count, File, Folder, Names, Numbers, Text
 
 __all__ = ["Cost", "Evaluate", "Export", "Report"]
 
@@ -25,7 +25,7 @@ class QueryOptions:
     json: bool = False
     """Print one JSON object and nothing else."""
     debug: bool = False
-    """On an error, print the traceback too."""
+    """On an error, print the traceback too; so does TAS_DEBUG=1 in the environment."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -68,7 +68,8 @@ class Evaluate(QueryOptions):
     run: Annotated[Positional[str | None], arg(metavar="RUN_DIR")] = None
     """Folder of a finished run; gives the network, the weights and the dataset."""
     model: Text = None
-    """Name of a network, or path.py:factory; for a run, the unpruned one, if its file has moved."""
+    """Name of a network, timm:NAME, torchvision:NAME, or path.py:factory; for a run, the unpruned
+    one, if its file has moved."""
     weights: File = None
     """Weights of the network: .safetensors, or a torch file with a state dict."""
     data: Text = None
@@ -101,7 +102,9 @@ class Cost(QueryOptions):
     """
 
     model: str = "resnet20"
-    """Name of a network, or path.py:factory."""
+    """Name of a network, timm:NAME, torchvision:NAME, or path.py:factory."""
+    leaf: Names = ()
+    """Modules of the network that are kept whole, such as those that torch.fx cannot trace."""
     data: str = "digits"
     """Dataset that says how large the images are and how many classes there are."""
     data_dir: Folder = None

@@ -1,5 +1,6 @@
 """What ``tas train`` does."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,12 @@ def _train(options: Train, folder: Path, run: Run | None) -> dict[str, Any]:
     dataset, model = load_data_and_model(options)
     shape = kept_shape(folder, options.shape)
     if shape is not None:
-        space = Space.trace(model, dataset.info.input_shape, residual=options.residual)
+        space = Space.trace(
+            model, dataset.info.input_shape, residual=options.residual, leaf=options.leaf
+        )
         model = slim(model, space, shape, weights="fresh")
     cost = {
-        "macs": _macs(model, dataset.info.input_shape),
+        "macs": _macs(model, dataset.info.input_shape, options.leaf),
         "params": sum(p.numel() for p in model.parameters()),
     }
     check_steps(dataset.train, options.batch_size, options.devices)
@@ -68,9 +71,10 @@ def training_result(
     }
 
 
-def _macs(model: nn.Module, input_shape: tuple[int, int, int]) -> int | None:
+def _macs(model: nn.Module, input_shape: tuple[int, int, int], leaf: tuple[str, ...]) -> int | None:
     try:
-        space = Space.trace(model, input_shape)
+        with warnings.catch_warnings(action="ignore"):  # training changes no sizes
+            space = Space.trace(model, input_shape, leaf=leaf)
     except ValueError:  # a network need not be traceable to be trained
         return None
     return macs(space, space.full)

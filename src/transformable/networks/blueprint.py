@@ -21,10 +21,12 @@ class Blueprint:
     """
 
     model: str | None
-    """A known name, or path.py:function; None if the network was made in Python."""
+    """As for ``build_network``; None if the network was made in Python."""
     num_classes: int
     input_shape: tuple[int, int, int]
     residual: Residual = "pad"
+    leaf: tuple[str, ...] = ()
+    """The modules that were kept whole when it was slimmed."""
 
     @classmethod
     def read(cls, folder: Path) -> "Blueprint":
@@ -33,7 +35,8 @@ class Blueprint:
         try:
             given = json.loads(path.read_text(encoding="utf-8"))
             channels, height, width = given.pop("input_shape")
-            return cls(input_shape=(channels, height, width), **given)
+            leaf = tuple(given.pop("leaf", ()))
+            return cls(input_shape=(channels, height, width), leaf=leaf, **given)
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             raise ValueError(f"{path} is missing or damaged; {folder} cannot be loaded") from None
 

@@ -1,4 +1,4 @@
-"""Build the network that ``--model`` names: a known name, or a function in a user's file."""
+"""Build the network that ``--model`` names: a known one, one of a package, or a user's own."""
 
 from torch import nn
 
@@ -6,6 +6,7 @@ from .. import models
 from ..data import Info
 from ..training.checks import check_outputs
 from ..user_code import accepted_arguments, first_line, is_function_spec, load_function
+from .packages import build_from_package, is_package_spec
 
 __all__ = ["build_for_dataset", "build_network"]
 
@@ -18,11 +19,14 @@ def build_for_dataset(spec: str, info: Info) -> nn.Module:
 
 
 def build_network(spec: str, *, num_classes: int, in_channels: int) -> nn.Module:
-    """The network called ``spec``, or what the function ``path.py:function`` returns.
+    """The network called ``spec``, or what the function ``path.py:function`` returns; ``timm:NAME``
+    and ``torchvision:NAME`` are networks of these packages.
 
     The function is called with ``num_classes`` and ``in_channels`` where it takes them.
     """
     sizes = {"num_classes": num_classes, "in_channels": in_channels}
+    if is_package_spec(spec):
+        return build_from_package(spec, **sizes)
     if not is_function_spec(spec):
         return models.build(spec, **sizes)
     function = load_function(spec, "model")

@@ -37,7 +37,9 @@ def load(folder: str | Path, model: nn.Module | None = None) -> nn.Module:
                 f"{error}; give the unpruned network: --model, or tas.load(folder, model=...)"
             ) from error
     if (folder / "shape.json").is_file():
-        space = Space.trace(model, blueprint.input_shape, residual=blueprint.residual)
+        space = Space.trace(
+            model, blueprint.input_shape, residual=blueprint.residual, leaf=blueprint.leaf
+        )
         model = slim(model, space, Shape.read(folder / "shape.json"))
     else:
         model = copy.deepcopy(model)

@@ -49,6 +49,9 @@ def load_weights(model: nn.Module, path: str | Path) -> None:
                 f"weights file {path} is not for this network: it {problem} "
                 f"{', '.join(names[:3])}{rest}"
             )
+    for name, tensor in given.items():
+        if tensor.is_floating_point() and tensor.isnan().any():
+            raise ValueError(f"weights file {path} has NaN in {name}: its training has failed")
     # files of old torch versions lack the batch counters of the norms, which nothing needs
     model.load_state_dict({**{n: t for n, t in own.items() if n.endswith(COUNTER)}, **given})
 

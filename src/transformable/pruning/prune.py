@@ -117,6 +117,7 @@ def prune(
             num_classes=data.info.num_classes,
             input_shape=data.info.input_shape,
             residual=space.residual,
+            leaf=space.leaf,
         ),
         source={"model": type(model).__name__, "data": name, "seed": seed},
     )

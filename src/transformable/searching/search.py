@@ -20,6 +20,7 @@ from ..supernet.supernet import SuperNet
 from ..tracing.space import Space
 from ..training.calibration import sample_images
 from ..training.checkpoints import Checkpointer
+from ..training.checks import check_weights
 from ..training.epoch_log import EpochLog
 from ..training.session import Session
 from ..training.train import check_steps, preserve_random_state
@@ -108,6 +109,7 @@ def search_all(
     fabric, progress, run, seed = session.fabric, session.progress, session.run, session.seed
     for budget in budgets:
         check_possible(space, budget)
+    check_weights(model)
     parts = images_of(dataset.train, settings, seed)
     size = settings.batch_size
     steps = min(check_steps(part, size, fabric.world_size) for part in parts)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from ..layers import PaddedAdd, initialise
+from ..layers import PaddedAdd, Skipped, initialise
 from ..shape import Shape
 from ..tracing.layouts import kept_channels, set_bits
 from ..tracing.network_graph import inside
@@ -24,8 +24,8 @@ def slim(
     """The network at this shape, with the weights of `model` ("copy") or new ones ("fresh").
 
     The result has the class of the network, unless an add inside a `forward` has to pad or project
-    an operand: then it is a `torch.fx.GraphModule`. The names in its state dict are those of the
-    network in both cases.
+    an operand, or a dropped block takes or gives something else than a tensor: then it is a
+    `torch.fx.GraphModule`. The names in its state dict are those of the network in both cases.
 
     >>> from transformable import Space, models
     >>> net = models.build("resnet20")
@@ -72,7 +72,9 @@ def _reshape(small: nn.Module, space: Space, shape: Shape) -> nn.Module:
             if layer.original_only:
                 small.set_submodule(layer.name, nn.Identity())
     unequal = [add for add in space.adds if space.keeps(add, shape) and _is_unequal(add, masks)]
-    if all(add.module for add in unequal) and not isinstance(small, fx.GraphModule):
+    cut = [stage for stage in space.stages.values() if shape.depths[stage.name] < len(stage.ends)]
+    in_graph = any(stage.form == "graph" for stage in cut) or isinstance(small, fx.GraphModule)
+    if all(add.module for add in unequal) and not in_graph:
         for add in unequal:
             small.set_submodule(str(add.module), _alignment(add, space, masks, small))
         _drop_blocks(small, space, shape)
@@ -158,11 +160,11 @@ def _drop_blocks(small: nn.Module, space: Space, shape: Shape) -> None:
         container: Any = small.get_submodule(name)
         for block in space.stages[name].blocks[depth:]:
             child = block.rpartition(".")[2]
-            if isinstance(container, nn.Sequential):
+            if space.stages[name].form == "sequence":
                 del container._modules[child]
             else:
-                # a user's forward may still iterate over the list by index
-                container._modules[child] = nn.Identity()
+                # a user's forward may go through the list by number
+                container._modules[child] = Skipped()
 
 
 def _as_graph(

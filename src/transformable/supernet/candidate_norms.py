@@ -39,8 +39,13 @@ class CandidateNorms(nn.Module):
         self.scale = self.shift = None
         if scales:
             # every candidate starts with the scale and shift of the network
-            self.scale = nn.Parameter(torch.stack(scales)[:, None].repeat(1, len(candidates), 1))
-            self.shift = nn.Parameter(torch.stack(shifts)[:, None].repeat(1, len(candidates), 1))
+            self.scale, self.shift = (
+                nn.Parameter(
+                    torch.stack(rows).detach()[:, None].repeat(1, len(candidates), 1),
+                    rows[0].requires_grad,
+                )
+                for rows in (scales, shifts)
+            )
 
     def forward(self, candidates: Tensor, weights: Tensor) -> Iterator[tuple[str, ChannelMatrix]]:
         """The channel matrix of each layer, from its drawn candidates and their weights."""
@@ -87,10 +92,12 @@ class CandidateNorms(nn.Module):
 def make_candidate_norms(
     layers: Mapping[str, SearchedLayer], space: Space, align: Align
 ) -> nn.ModuleList:
-    """One `CandidateNorms` per set of candidates, apart for layers with and without affine norm."""
-    groups: dict[tuple[tuple[int, ...], bool], dict[str, SearchedLayer]] = {}
+    """One `CandidateNorms` per set of candidates, apart for layers with and without affine norm, or
+    with a frozen one."""
+    groups: dict[tuple[tuple[int, ...], tuple[bool, ...]], dict[str, SearchedLayer]] = {}
     for name, layer in layers.items():
-        key = space.widths[layer.choice], layer.scale is not None
+        affine = [p.requires_grad for p in (layer.scale, layer.shift) if p is not None]
+        key = space.widths[layer.choice], tuple(affine)
         groups.setdefault(key, {})[name] = layer
     return nn.ModuleList(
         CandidateNorms(group, candidates, align) for (candidates, _), group in groups.items()

@@ -29,6 +29,11 @@ class ChannelMatrix(NamedTuple):
     columns: Tensor | None = None
     """(channel, value), where the values of a sparse matrix are; those in the same place add up."""
 
+    def to(self, dtype: torch.dtype) -> "ChannelMatrix":
+        """The matrix with values of this type."""
+        shift = None if self.shift is None else self.shift.to(dtype)
+        return ChannelMatrix(self.values.to(dtype), shift, self.columns)
+
     def matrix(self) -> Tensor:
         """(channel, channel), or (channel,) if it is diagonal."""
         if self.columns is None:

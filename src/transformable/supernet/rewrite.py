@@ -15,20 +15,14 @@ from torch import Tensor, fx, nn
 
 from ..shape import Shape
 from ..slimming.slim import revive_dropout, slim
-from ..tracing.layouts import FixedWidth, LayerOutput, StageOutput, Union, channel_masks
+from ..tracing.layouts import LayerOutput, StageOutput, Union, channel_masks
 from ..tracing.reader import Layer
 from ..tracing.space import Space
 from .fuse_relus import fuse_relus
 from .mixed_layer import MixedLayer, mask_channels
+from .woken_channels import nodes_that_wake_channels
 
 __all__ = ["RewrittenNetwork", "SearchedLayer", "rewrite"]
-
-# f(0) is not 0: absent channels would become nonzero behind these
-NONZERO_AT_ZERO = (
-    *("sigmoid", "sigmoid_", "hardsigmoid", "softplus", "logsigmoid", "exp", "cos"),
-    *("threshold", "clamp", "clamp_min", "constantpad2d"),
-)
-ADDS = ("add", "add_", "sub", "sub_", "iadd", "isub")
 
 
 @dataclass(frozen=True)
@@ -92,7 +86,11 @@ class RewrittenNetwork:
         for name, (scale, shift) in affine.items():
             norm: Any = network.get_submodule(str(self.layers[name].norm))
             norm.affine = True
-            norm.weight, norm.bias = nn.Parameter(scale.detach()), nn.Parameter(shift.detach())
+            norm.weight, norm.bias = (
+                nn.Parameter(new.detach(), old.requires_grad)
+                for new, old in ((scale, self.layers[name].scale), (shift, self.layers[name].shift))
+                if old is not None
+            )
         for name in self.in_place:
             network.get_submodule(name).inplace = True  # type: ignore[assignment]
         return network
@@ -104,13 +102,13 @@ def rewrite(model: nn.Module, space: Space) -> RewrittenNetwork:
     network = slim(model, space, Shape(widest, space.full.depths))
     # an add of different widths is a plain add here, also where slim will project
     residual: Literal["tied", "pad"] = "tied" if space.residual == "tied" else "pad"
-    traced = Space.trace(network, space.input_shape, residual=residual)
+    traced = space.retrace(network, residual)
     in_place = []
     for name, module in network.named_modules():
         if getattr(module, "inplace", False):
             module.inplace = False  # the output of a block is read twice
             in_place.append(name)
-    rewriter = _Rewriter(network, traced, space)
+    rewriter = _Rewriter(network, traced, space, in_place)
     rewriter.run()
     return RewrittenNetwork(
         body=rewriter.body,
@@ -131,16 +129,20 @@ class _Rewriter:
     maps the nodes of the trace to those of the body.
     """
 
-    def __init__(self, network: nn.Module, traced: Space, space: Space) -> None:
-        self.traced, self.space = traced, space
+    def __init__(
+        self, network: nn.Module, traced: Space, space: Space, in_place: list[str]
+    ) -> None:
+        self.network, self.traced, self.space = network, traced, space
+        self.in_place = in_place
         graph = fx.Graph()
         self.copies: dict[fx.Node, fx.Node] = {}
         graph.output(graph.graph_copy(traced.graph, self.copies))
         # modules of its own that contain the layers of the network
         self.body = fx.GraphModule(network, graph)
         self.graph = self.body.graph
-        first = next(node for node in self.graph.nodes if node.op != "placeholder")
-        with self.graph.inserting_before(first):
+        images = next(node for node in self.graph.nodes if node.op == "placeholder")
+        images.args = ()  # no default: an argument without one stands behind it
+        with self.graph.inserting_after(images):
             self.controls = self.graph.placeholder("controls")
         self.layers: dict[str, SearchedLayer] = {}
         self.stage_outputs: dict[str, list[int]] = {}
@@ -148,6 +150,8 @@ class _Rewriter:
 
     def run(self) -> None:
         layers = {layer.name: layer for layer in self.traced.layers}
+        self._work_on_copies()
+        woken = nodes_that_wake_channels(self.network, self.traced)
         fused: set[fx.Node] = set()
         for node in self.traced.graph.nodes:
             if node.op in ("output", "placeholder") or node in fused:
@@ -158,7 +162,7 @@ class _Rewriter:
                 norm = self._norm_behind(node, layers)
                 self._mix_widths(node, norm, choice)
                 fused.update([norm] if norm else [])
-            elif node in self.traced.layout_of and self._wakes_channels(node, layer):
+            elif node in woken:
                 self._mask(node)
         ends = {node for stage in self.traced.stages.values() for node in stage.ends}
         fuse_relus(self.body, self.copies, ends)
@@ -167,6 +171,9 @@ class _Rewriter:
         revive_dropout(self.body, self.graph)
         for norm in fused:
             self.body.delete_submodule(str(norm.target))
+        for node in reversed(self.graph.nodes):
+            if node.target == "clone" and not node.users:  # of a relu that was fused
+                self.graph.erase_node(node)
         self.body.delete_all_unused_submodules()
         self.body.recompile()
 
@@ -205,22 +212,6 @@ class _Rewriter:
             self.graph.erase_node(self.copies[norm])
             self.copies[norm] = node
 
-    def _wakes_channels(self, node: fx.Node, layer: Layer | None) -> bool:
-        """Whether channels that are zero in the input are nonzero in the output."""
-        layout = self._layout(node)
-        if isinstance(layout, FixedWidth):
-            return False
-        if layer:
-            # a depthwise convolution, or a norm that is not behind its convolution
-            return layer.kind != "depthwise conv" or layer.bias
-        if node.op == "call_module":
-            name = type(self._module(node)).__name__.lower()
-        else:
-            name = getattr(node.target, "__name__", str(node.target))
-        tensors = [n for n in node.all_input_nodes if n in self.traced.layout_of]
-        broadcast = any(self._layout(n).size != layout.size for n in tensors)
-        return name in NONZERO_AT_ZERO or (name in ADDS and (len(tensors) == 1 or broadcast))
-
     def _mask(self, original: fx.Node) -> None:
         """Set the absent channels of a tensor to zero."""
         index, node = self.traced.layout_of[original], self.copies[original]
@@ -231,6 +222,18 @@ class _Rewriter:
             masked = self.graph.call_function(mask_channels, (node, mask))
         node.replace_all_uses_with(masked, lambda user: user is not masked)
         self.copies[original] = masked
+
+    def _work_on_copies(self) -> None:
+        """Let operations in place, whose inputs the supernet may read again, work on copies."""
+        for original, overwritten in self.traced.overwrites.items():
+            node = self.copies[original]
+            if node.target is operator.iadd:
+                node.target = operator.add
+            elif node.op != "call_module" or str(node.target) not in self.in_place:
+                for source in overwritten:
+                    with self.graph.inserting_before(node):
+                        clone = self.graph.call_method("clone", (self.copies[source],))
+                    node.replace_input_with(self.copies[source], clone)
 
     def _mix_depths(self, name: str, depths: tuple[int, ...]) -> None:
         """Add up the outputs of a stage at its depths, to be its output."""

@@ -119,7 +119,7 @@ class SuperNet(nn.Module):
         network, space = self.rewritten.restore(affine), self.space
         if space.largest != space.full:
             # the largest candidates are not the widths of the model
-            space = Space.trace(network, space.input_shape, residual=space.residual)
+            space = space.retrace(network)
         return slim(network, space, shape)
 
     @torch.no_grad()
@@ -193,7 +193,8 @@ class SuperNet(nn.Module):
         controls: dict[Any, Any] = {}
         for norms in self.groups:
             rows = [self.rows[choice] for choice in norms.choices]  # type: ignore[union-attr]
-            controls.update(norms(draw.candidates[rows], draw.weights[rows]))
+            for name, mix in norms(draw.candidates[rows], draw.weights[rows]):
+                controls[name] = mix.to(x.dtype)
         drawn = dict(zip(self.space.depths, (draw.depths > 0).tolist(), strict=True))
         depths = {stage: list(compress(self.space.depths[stage], drawn[stage])) for stage in drawn}
         used = torch.where(draw.weights > 0, draw.candidates, 0).max(1).values.tolist()

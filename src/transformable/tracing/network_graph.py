@@ -1,48 +1,118 @@
-"""The torch.fx graph of a network: its nodes, the shapes of their outputs, its stages."""
+"""The torch.fx graph of a network: its nodes, and the modules and lines that they come from."""
 
 import inspect
-from collections.abc import Iterator, Mapping
+import operator
+import traceback
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch import fx, nn
 
 from ..layers import PaddedAdd
+from ..spelling import nearest
+from ..user_code import first_line, own_line
 
-__all__ = ["Stage", "find_stages", "in_mode", "inside", "path_of", "run_once", "trace_graph"]
+__all__ = ["Call", "TracedGraph", "described", "in_mode", "inside", "path_of", "trace_graph"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a module while its network was traced, with nodes for tensors."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Any
+
+
+@dataclass(frozen=True)
+class TracedGraph:
+    """The graph of a network, and what tracing it has shown of its modules."""
+
+    graph: fx.Graph
+    opaque: dict[str, str] = field(default_factory=dict)
+    """For each module that could not be traced, the reason."""
+    calls: dict[str, Call] = field(default_factory=dict)
+    """The last call of each module that was traced into."""
+
+
+class _Proxy(fx.Proxy):
+    """Knows that `x += y` changes x; torch.fx takes it for `x = x + y`."""
+
+    def __iadd__(self, other: Any) -> fx.Proxy:
+        return self._in_place(operator.iadd, other)
+
+    def __isub__(self, other: Any) -> fx.Proxy:
+        return self._in_place(operator.isub, other)
+
+    def __imul__(self, other: Any) -> fx.Proxy:
+        return self._in_place(operator.imul, other)
+
+    def __itruediv__(self, other: Any) -> fx.Proxy:
+        return self._in_place(operator.itruediv, other)
+
+    def _in_place(self, target: Any, other: Any) -> fx.Proxy:
+        name = target.__name__.removeprefix("i")
+        return self.tracer.create_proxy("call_function", target, (self, other), {}, name)
 
 
 class Tracer(fx.Tracer):
-    """Traces into all blocks; a module that cannot be traced stays one opaque node."""
+    """Traces into all blocks but those of `leaf`; a module that cannot be traced stays one opaque
+    node."""
 
-    def __init__(self) -> None:
+    def __init__(self, leaf: Collection[str]) -> None:
         super().__init__()
+        self.leaf = leaf
         self.opaque: dict[str, str] = {}
+        self.calls: dict[str, Call] = {}
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        if module_qualified_name in self.leaf:
+            return True
         # many networks write an identity shortcut as an empty Sequential: keep its node
         empty = isinstance(m, nn.Sequential) and len(m) == 0
         whole = isinstance(m, (PaddedAdd, nn.Conv2d, nn.Linear, nn.BatchNorm2d))
         leaf = empty or whole or _has_two_modes(m)
         return leaf or super().is_leaf_module(m, module_qualified_name)
 
+    def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
+        node = super().create_node(*args, **kwargs)
+        node.meta["line"] = own_line(_frames_of_forward())
+        return node
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return _Proxy(node, self)
+
     def call_module(
         self, m: nn.Module, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         # an attribute of a proxy becomes a node only when it is used: do that outside of `m`
-        fx.node.map_aggregate((args, kwargs), lambda a: a.node if isinstance(a, fx.Proxy) else a)
-        before = set(self.graph.nodes)
+        given_args, given_kwargs = _nodes((args, kwargs))
+        before, path = set(self.graph.nodes), self.path_of_module(m)
         try:
-            return super().call_module(m, forward, args, kwargs)
+            result = super().call_module(m, forward, args, kwargs)
         except Exception as error:  # a user's forward may raise anything when given a proxy
-            path = self.path_of_module(m)
             for node in reversed([n for n in self.graph.nodes if n not in before]):
                 self.graph.erase_node(node)
-            self.opaque[path] = str(error).split("\n")[0]
+            self.opaque[path] = first_line(error)
             return self.create_proxy("call_module", path, args, kwargs)
+        self.calls[path] = Call(given_args, given_kwargs, _nodes(result))
+        return result
+
+
+def _frames_of_forward() -> Iterator[tuple[FrameType, int]]:
+    """The frames of the forward that is being traced, innermost first."""
+    for frame, line in traceback.walk_stack(None):
+        if frame.f_code is trace_graph.__code__:
+            return
+        yield frame, line
+
+
+def _nodes(value: Any) -> Any:
+    return fx.node.map_aggregate(value, lambda a: a.node if isinstance(a, fx.Proxy) else a)
 
 
 def _has_two_modes(module: nn.Module) -> bool:
@@ -67,65 +137,36 @@ def in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
             module.training = mode
 
 
-def trace_graph(model: nn.Module) -> tuple[fx.Graph, dict[str, str]]:
-    """The graph of the network, and for each module that could not be traced the reason."""
+def trace_graph(model: nn.Module, leaf: Collection[str] = ()) -> TracedGraph:
+    """The graph of the network; the modules called in `leaf` are kept whole."""
+    modules = dict(model.named_modules())
+    for name, module in modules.items():
+        if isinstance(module, torch.jit.ScriptModule):
+            raise ValueError(
+                f"{name or 'the network'!r} is a scripted module, of which torch cannot make "
+                "a copy that learns; give the module that it was made from"
+            )
+    names = [name for name in modules if name]
+    for name in leaf:
+        if name not in names:
+            raise ValueError(f"the network has no module {name!r} to keep; {nearest(name, names)}")
     if isinstance(model, fx.GraphModule):
         # already traced; its nodes still know the blocks that they came from
         graph = fx.Graph()
         graph.output(graph.graph_copy(model.graph, {}))
-        return graph, {}
-    tracer = Tracer()
+        return TracedGraph(graph)
+    tracer = Tracer(leaf)
     try:
         # with the default values of the arguments, `if mask is not None` can be decided
-        parameters = inspect.signature(model.forward).parameters.values()
-        defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+        _images, *others = inspect.signature(model.forward).parameters.values()
+        defaults = {p.name: p.default for p in others if p.default is not p.empty}
         graph = tracer.trace(model, defaults)
     except Exception as error:
-        reason = str(error).split("\n")[0]
         raise ValueError(
-            f"torch.fx cannot trace {type(model).__name__}: {reason}; move what depends on the "
-            "data into a submodule of its own, which then keeps its width"
+            f"torch.fx cannot trace {type(model).__name__}: {first_line(error)}; move what depends "
+            "on the data into a submodule of its own, which then keeps its width"
         ) from error
-    return graph, tracer.opaque
-
-
-@dataclass(frozen=True)
-class NodeOutput:
-    """The shape of a node's output (empty if that is no tensor), and its MACs for one image."""
-
-    shape: tuple[int, ...]
-    macs: int
-
-
-class _Runner(fx.Interpreter):
-    def __init__(self, module: fx.GraphModule) -> None:
-        super().__init__(module, garbage_collect_values=True)
-        self.outputs: dict[fx.Node, NodeOutput] = {}
-
-    def run_node(self, n: fx.Node) -> Any:
-        with FlopCounterMode(display=False) as counter:
-            value = super().run_node(n)
-        shape = tuple(value.shape) if isinstance(value, Tensor) else ()
-        # two operations per multiply-accumulate, two images
-        self.outputs[n] = NodeOutput(shape, counter.get_total_flops() // 4)
-        return value
-
-
-def run_once(
-    model: nn.Module, graph: fx.Graph, input_shape: tuple[int, int, int]
-) -> dict[fx.Node, NodeOutput]:
-    """Run the graph on two images, so that the batch cannot be taken for an axis of size 1."""
-    parameter = next(model.parameters(), torch.empty(0))
-    runner = _Runner(fx.GraphModule(model, graph))
-    try:
-        images = torch.zeros(2, *input_shape, dtype=parameter.dtype, device=parameter.device)
-        with torch.no_grad():
-            runner.run(images)
-    except Exception as error:
-        reason = str(error).split("\n")[0]
-        message = f"the network does not take an input of {input_shape}: {reason}"
-        raise ValueError(message) from error
-    return runner.outputs
+    return TracedGraph(graph, tracer.opaque, tracer.calls)
 
 
 def path_of(node: fx.Node) -> str:
@@ -139,57 +180,11 @@ def inside(node: fx.Node, path: str) -> bool:
     return f"{path_of(node)}.".startswith(f"{path}.")
 
 
-@dataclass(frozen=True)
-class Stage:
-    """A container of blocks in sequence: the path of each block, and the node it ends with."""
-
-    name: str
-    blocks: tuple[str, ...]
-    ends: tuple[fx.Node, ...]
-
-
-def find_stages(
-    model: nn.Module, graph: fx.Graph, outputs: Mapping[fx.Node, NodeOutput]
-) -> dict[str, Stage]:
-    """The containers of two or more blocks of which all but the first keep the tensor shape."""
-    stages: dict[str, Stage] = {}
-    # inner containers first: of nested ones the innermost is the stage
-    for name, module in reversed(list(model.named_modules())):
-        if any(other.startswith(f"{name}.") or not name for other in stages):
-            continue
-        if stage := _stage(name, module, graph, outputs):
-            stages[name] = stage
-    order = {node: i for i, node in enumerate(graph.nodes)}
-    return dict(sorted(stages.items(), key=lambda item: order[item[1].ends[0]]))
-
-
-def _stage(
-    name: str, module: nn.Module, graph: fx.Graph, outputs: Mapping[fx.Node, NodeOutput]
-) -> Stage | None:
-    children = dict(module.named_children())
-    if len(children) < 2 or not all(child.isdigit() for child in children):
-        return None
-    blocks: list[str] = []
-    ends: list[fx.Node] = []
-    for child, block in children.items():
-        path = f"{name}.{child}" if name else child
-        nodes = [node for node in graph.nodes if inside(node, path)]
-        ends_here = [n for n in nodes if any(not inside(user, path) for user in n.users)]
-        sources = {s for n in nodes for s in n.all_input_nodes if not inside(s, path)}
-        composite = any(True for _ in block.children())
-        if not composite or not any(isinstance(m, nn.Conv2d) for m in block.modules()):
-            return None
-        # the key of a module that is called again ends in @1, @2, ...; a relu of the block may be
-        again = {key for n in nodes for key in n.meta.get("nn_module_stack", {}) if "@" in key}
-        called_twice = any(f"{path}.".startswith(f"{key.split('@')[0]}.") for key in again)
-        if len(ends_here) != 1 or len(sources) != 1 or called_twice:
-            return None
-        if ends:
-            [source] = sources
-            if source is not ends[-1] or any(not inside(user, path) for user in source.users):
-                return None
-            if outputs[source].shape != outputs[ends_here[0]].shape:
-                return None
-        blocks.append(path)
-        ends.append(ends_here[0])
-    return Stage(name, tuple(blocks), tuple(ends))
+def described(node: fx.Node) -> str:
+    """The name of what a node calls, its module, and the line of the code that calls it."""
+    named = node.op in ("call_module", "call_method")
+    name = repr(str(node.target) if named else node.name)
+    path = path_of(node)
+    inside_of = f" in {path!r}" if path and path != str(node.target) else ""
+    line = node.meta.get("line")
+    return f"{name}{inside_of}" + (f" ({line})" if line else "")

@@ -27,10 +27,14 @@ def read_operation(reader: NetworkReader, node: fx.Node) -> int | None:
     """The layout of the output of a node that calls a module, a method or a function."""
     if node.op == "call_module":
         module, name = reader.module(node), reader.describe(node)
+        if str(node.target) in reader.leaf:
+            return reader.unknown(node, f"{name} is kept whole")
         if any(parameter in reader.shared for parameter in module.parameters()):
             return reader.unknown(node, f"the weights of {name} are used more than once")
         if module._forward_pre_hooks:
             return reader.unknown(node, f"{name} has a hook that may make its weights")
+        if module._forward_hooks:
+            return reader.unknown(node, f"{name} has a hook that may change its output")
         return MODULES.get(type(module), read_custom)(reader, node)
     if not reader.shape(node) and not any(map(reader.shape, node.all_input_nodes)):
         return None  # arithmetic with numbers
@@ -262,7 +266,8 @@ FUNCTIONS: dict[Any, Operation] = {
     **{function: read_channelwise for function in _NAMED if function is not None},
     **dict.fromkeys((operator.add, operator.iadd, torch.add), read_add),
     **dict.fromkeys((operator.mul, operator.imul, torch.mul), read_mul),
-    **dict.fromkeys((operator.sub, operator.truediv, torch.sub, torch.div), read_scalar),
+    **dict.fromkeys((operator.sub, operator.isub, torch.sub), read_scalar),
+    **dict.fromkeys((operator.truediv, operator.itruediv, torch.div), read_scalar),
     **dict.fromkeys((torch.cat, torch.concat, torch.concatenate), read_cat),
     **dict.fromkeys((torch.mean, torch.sum, torch.amax), read_reduction),
     **dict.fromkeys((torch.flatten, torch.reshape, torch.squeeze, torch.unsqueeze), read_reshape),

@@ -1,11 +1,11 @@
 """Reads a network node by node, from its input to its output."""
 
 import threading
+from collections.abc import Collection
 
 from torch import fx, nn
 
 from .layouts import FixedWidth, StageOutput
-from .network_graph import in_mode, trace_graph
 from .operations import read_operation
 from .reader import Layer, NetworkReader
 
@@ -17,11 +17,14 @@ _TRACING = threading.RLock()
 
 
 def read_network(
-    model: nn.Module, input_shape: tuple[int, int, int], residual: str
+    model: nn.Module,
+    input_shape: tuple[int, int, int],
+    residual: str,
+    leaf: Collection[str] = (),
 ) -> NetworkReader:
     """Find all layers, residual adds and layouts of the network."""
     with _TRACING:
-        reader = NetworkReader(model, input_shape, residual)
+        reader = NetworkReader(model, input_shape, residual, leaf)
         ends = {stage.ends[-1]: stage for stage in reader.stages.values()}
         for node in reader.graph.nodes:
             inputs = node.all_input_nodes
@@ -43,18 +46,11 @@ def _freeze_inputs_of_training_layers(reader: NetworkReader) -> None:
     """Layers that run only in training (an auxiliary head) are not in the graph, so the widths of
     their inputs must not change."""
     called = {str(node.target) for node in reader.graph.nodes if node.op == "call_module"}
-    leaves = [(name, m) for name, m in reader.modules.items() if not any(m.children())]
-    unseen = {n for n, m in leaves if any(True for _ in m.parameters()) and n not in called}
-    if not unseen or isinstance(reader.model, fx.GraphModule):
-        return
-    try:
-        with in_mode(reader.model, training=True):
-            graph, _ = trace_graph(reader.model)
-    except ValueError:  # the graph in evaluation mode is enough to go on
-        return
     makers = {name: reader.layout[node] for name, node in reader.maker.items()}
-    for node in graph.nodes:
-        if node.op != "call_module" or str(node.target) not in unseen:
+    for node in reader.training_graph.nodes:
+        if node.op != "call_module" or str(node.target) in called:
+            continue
+        if not any(True for _ in reader.module(node).parameters()):
             continue
         reason = f"it feeds {str(node.target)!r}, which is there only in training"
         waiting, seen = list(node.all_input_nodes), set()

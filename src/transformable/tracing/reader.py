@@ -1,7 +1,7 @@
 """The state of reading a network: what is known so far about each tensor in it."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -10,7 +10,10 @@ from typing import Any
 from torch import fx, nn
 
 from .layouts import FixedWidth, LayerOutput, Layout
-from .network_graph import find_stages, in_mode, path_of, run_once, trace_graph
+from .network_graph import in_mode, path_of, trace_graph
+from .run_graph import redirect_overwritten, run_once
+from .stages import find_stages
+from .training_graph import training_graph
 from .width_ties import WidthTies
 
 __all__ = ["Block", "Layer", "NetworkReader", "ResidualAdd"]
@@ -78,14 +81,24 @@ class NetworkReader:
     `depth` how many such layers come before a node, `fixed` why a module keeps its size.
     """
 
-    def __init__(self, model: nn.Module, input_shape: tuple[int, int, int], residual: str) -> None:
-        self.model = model
+    def __init__(
+        self,
+        model: nn.Module,
+        input_shape: tuple[int, int, int],
+        residual: str,
+        leaf: Collection[str] = (),
+    ) -> None:
+        self.model, self.leaf = model, leaf
         self.residual = residual
         self.modules = dict(model.named_modules())
         with in_mode(model, training=False):
-            self.graph, self.opaque = trace_graph(model)
-            self.outputs = run_once(model, self.graph, input_shape)
-        self.stages = find_stages(model, self.graph, self.outputs)
+            traced = trace_graph(model, leaf)
+            self.outputs = run_once(model, traced.graph, input_shape)
+        self._check_leaf(traced.graph)
+        self.training_graph = training_graph(model, traced.graph, leaf)
+        redirect_overwritten(traced.graph, self.outputs)
+        self.graph, self.opaque = traced.graph, traced.opaque
+        self.stages = find_stages(model, traced, self.outputs)
         self.layouts: list[Layout] = []
         self.ties = WidthTies(self.layouts)
         self.layout: dict[fx.Node, int] = {}
@@ -99,12 +112,25 @@ class NetworkReader:
         self.shared = self._shared_parameters()
         self.counted: set[nn.Parameter] = set()
 
+    def _check_leaf(self, graph: fx.Graph) -> None:
+        called = {str(node.target) for node in graph.nodes if node.op == "call_module"}
+        for name in self.leaf:
+            if name not in called:
+                raise ValueError(
+                    f"the module {name!r} is never called as a whole, so it cannot be kept whole: "
+                    "name modules inside of it"
+                )
+
     def _shared_parameters(self) -> set[nn.Parameter]:
-        """The parameters of modules that are called more than once, or that two modules share."""
+        """The parameters of modules that are called more than once, or that two modules share, or
+        that a forward reads itself."""
         owners: Counter[nn.Parameter] = Counter()
         for node in self.graph.nodes:
             if node.op == "call_module":
                 owners.update(set(self.module(node).parameters()))
+            elif node.op == "get_attr":
+                path, _, name = str(node.target).rpartition(".")
+                owners.update([getattr(self.model.get_submodule(path), name)])
         return {parameter for parameter, count in owners.items() if count > 1}
 
     def block_of(self, path: str) -> Block:

@@ -1,5 +1,6 @@
 """Space: what may change in a network, found by tracing it."""
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -13,9 +14,9 @@ from ..settings import RATIOS, Residual, Sizes
 from ..shape import Shape
 from ..spelling import nearest
 from .layouts import Layout, channel_masks
-from .network_graph import Stage
 from .read_network import OUTPUT, read_network
 from .reader import Layer, ResidualAdd
+from .stages import Stage
 
 __all__ = ["Space"]
 
@@ -53,6 +54,10 @@ class Space:
     """The index in `layouts` of each node's output."""
     layers: Sequence[Layer]
     adds: Sequence[ResidualAdd]
+    overwrites: Mapping[fx.Node, tuple[fx.Node, ...]]
+    """The nodes that work in place, and the inputs that they change."""
+    leaf: tuple[str, ...]
+    """The modules that were kept whole because the caller said so."""
 
     @classmethod
     def trace(
@@ -65,16 +70,18 @@ class Space:
         depth_step: int = 1,
         residual: Residual = "pad",
         search: Sizes = "both",
+        leaf: Sequence[str] = (),
     ) -> Self:
         """Read a network once, on an image of `input_shape` (channels, height, width).
 
         A layer of n channels has the candidates n * ratio, rounded to a multiple of `divisor`; a
         stage of n blocks the depths 1, 1 + depth_step, ..., and n. `residual` says how an add
         treats operands of different widths: the narrower is padded ("pad"), the shortcut gets a
-        1x1 convolution ("project"), or all layers of the stream share one width ("tied").
+        1x1 convolution ("project"), or all layers of the stream share one width ("tied"). The
+        modules named in `leaf` are kept whole, with the widths around them.
         """
         _check_options(input_shape, ratios, divisor, depth_step, residual, search)
-        reader = read_network(model, input_shape, residual)
+        reader = read_network(model, input_shape, residual, leaf)
         makers = list(reader.maker)
         groups = reader.ties.groups(makers)
         layouts, new_index = reader.ties.settle(groups)
@@ -117,7 +124,18 @@ class Space:
                 )
                 for add in reader.adds
             ],
+            overwrites={
+                node: out.overwrites for node, out in reader.outputs.items() if out.overwrites
+            },
+            leaf=tuple(leaf),
         )
+
+    def retrace(self, network: nn.Module, residual: Residual | None = None) -> "Space":
+        """The space of a network that was made from the one of this space."""
+        with warnings.catch_warnings(action="ignore"):  # they were shown for this space
+            return Space.trace(
+                network, self.input_shape, residual=residual or self.residual, leaf=self.leaf
+            )
 
     @property
     def candidates(self) -> dict[str, tuple[int, ...]]:

@@ -6,16 +6,23 @@ from torch import nn
 from ..data import Info
 from ..user_code import first_line
 
-__all__ = ["check_outputs", "check_teacher"]
+__all__ = ["check_outputs", "check_teacher", "check_weights"]
 
 
 def check_outputs(model: nn.Module, info: Info) -> None:
     """Raise a ValueError unless one image gives one logit per class; one forward pass."""
+    check_weights(model)
+    like = next(model.parameters(), torch.empty(0))
+    if like.dtype != torch.float32:
+        kind = str(like.dtype).removeprefix("torch.")
+        raise ValueError(
+            f"the model is in {kind}, and images are in float32: give model.float(), and precision "
+            "bf16-mixed to compute in bfloat16"
+        )
     was_training = model.training
     model.eval()
     try:
         with torch.no_grad():
-            like = next(model.parameters(), torch.empty(0))
             output = model(torch.zeros(1, *info.input_shape, device=like.device))
     except Exception as error:
         size = "x".join(map(str, info.input_shape))
@@ -36,6 +43,22 @@ def check_outputs(model: nn.Module, info: Info) -> None:
             f"the model gives {output.shape[1]} outputs, "
             f"but {info.name} has {info.num_classes} classes"
         )
+
+
+def check_weights(model: nn.Module) -> None:
+    """Raise a ValueError if a weight is not a number.
+
+    >>> broken = nn.Linear(2, 1)
+    >>> _ = nn.init.constant_(broken.bias, float("nan"))
+    >>> check_weights(broken)
+    Traceback (most recent call last):
+    ValueError: the network has NaN among its weights, in 'bias'; give it other weights
+    """
+    for name, tensor in model.state_dict().items():
+        if tensor.is_floating_point() and tensor.isnan().any():
+            raise ValueError(
+                f"the network has NaN among its weights, in {name!r}; give it other weights"
+            )
 
 
 def check_teacher(teacher: nn.Module, info: Info) -> None:

@@ -16,6 +16,7 @@ from ..data import Dataset, Split
 from ..seeds import generator
 from ..settings import Training
 from .checkpoints import Checkpointer, LoopState
+from .checks import check_weights
 from .devices import sum_over_processes
 from .epoch_log import EpochLog, Row
 from .evaluate import evaluate
@@ -75,6 +76,7 @@ def train(
     objective = objective or cross_entropy(settings.label_smoothing)
     size = settings.batch_size
     steps = check_steps(dataset.train, size, fabric.world_size)
+    check_weights(model)
     begun = int(epochs_before)
     epochs = begun + settings.epochs
     lr_at = lr_schedule(settings, steps, epochs)
