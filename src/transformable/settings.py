@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from numbers import Integral, Real
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 __all__ = [
@@ -67,18 +68,21 @@ def between(low: float, high: float) -> Constraint:
     return Constraint(f"above {low} and below {high}", lambda value: low < value < high)
 
 
+NUMBERS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "True or False"}
 FRACTION = Constraint("at least 0 and below 1", lambda value: 0 <= value < 1)
 UP_TO_ONE = Constraint("from 0 to 1", lambda value: 0 <= value <= 1)
 
 
 def check_fields(config: Any) -> None:
     """Raise a ValueError for the first field whose value its annotation does not allow."""
-    for name, (choices, constraints, required) in _rules(config.__class__).items():
+    for name, (kind, choices, constraints) in _rules(config.__class__).items():
         value = getattr(config, name)
         if value is None:
             continue
-        if required and value == "":
+        if kind is str and value == "":
             raise ValueError(f"{name} must not be empty")
+        if kind in NUMBERS and not _is_number(value, kind):
+            raise ValueError(f"{name} must be {NUMBERS[kind]}, not {value!r}")
         if choices and value not in choices:
             raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
         for constraint in constraints:
@@ -87,8 +91,8 @@ def check_fields(config: Any) -> None:
 
 
 @lru_cache
-def _rules(kind: Any) -> Mapping[str, tuple[tuple[str, ...], tuple[Constraint, ...], bool]]:
-    """For each field its choices, its constraints, and whether it is text that may not be empty."""
+def _rules(kind: Any) -> Mapping[str, tuple[Any, tuple[str, ...], tuple[Constraint, ...]]]:
+    """For each field its type, its choices and its constraints."""
     hints = get_type_hints(kind, include_extras=True)
     rules = {}
     for field in fields(kind):
@@ -98,8 +102,14 @@ def _rules(kind: Any) -> Mapping[str, tuple[tuple[str, ...], tuple[Constraint, .
             hint, *extras = get_args(hint)
             constraints = tuple(extra for extra in extras if isinstance(extra, Constraint))
         choices = get_args(hint) if get_origin(hint) is Literal else ()
-        rules[field.name] = (choices, constraints, hint is str)
+        rules[field.name] = (hint, choices, constraints)
     return rules
+
+
+def _is_number(value: Any, kind: Any) -> bool:
+    # True is an int for Python, but no number for a reader
+    wanted = {int: Integral, float: Real, bool: bool}[kind]
+    return isinstance(value, wanted) and isinstance(value, bool) == (kind is bool)
 
 
 def plain_values(config: Any) -> dict[str, Any]:

@@ -178,7 +178,7 @@ def test_npz_floats_stay_as_they_are(tmp_path: Path) -> None:
         ({"y_test": np.arange(8) - 1}, "y_test holds the label -1"),
         ({"y_train": np.zeros(40)}, "y_train is float64 of shape (40,); give N integers"),
         ({"y_test": np.zeros((8, 1), int)}, "y_test is int64 of shape (8, 1)"),
-        ({"y_train": np.zeros(0, int)}, "y_train is int64 of shape (0,)"),
+        ({"y_train": np.zeros(0, int)}, "y_train holds no labels; give one or more"),
         ({"x_train": np.zeros((40, 3, 26, 25), int)}, "x_train is int64; give uint8 or float32"),
         ({"x_train": np.zeros((40, 5), np.uint8)}, "x_train has shape (40, 5)"),
         ({"x_test": np.zeros((8, 3, 9, 9), np.uint8)}, "uint8 images of (3, 9, 9), x_train uint8"),
@@ -261,7 +261,7 @@ def test_from_tensors_refuses_what_it_cannot_use() -> None:
     for bad, message in (
         ((images.int(), labels), "x_test is int32; give uint8 or float32"),
         ((images, labels.float()), "y_test is float32 of shape"),
-        ((images[:0], labels[:0]), "x_test has shape"),
+        ((images[:0], labels[:0]), "x_test holds no images; give one or more"),
     ):
         with pytest.raises(ValueError, match=message):
             data.from_tensors((images, labels), bad)
@@ -272,3 +272,76 @@ def test_a_channel_of_one_value_does_not_divide_by_zero() -> None:
     own = data.from_tensors((images, labels), (images, labels), validation=0)
     ((x, _),) = own.test.ordered(4)
     assert x.unique().tolist() == [0.0]  # type: ignore[no-untyped-call]
+
+
+def test_arrays_and_lists_are_as_good_as_tensors() -> None:
+    images = torch.randint(0, 256, (6, 1, 8, 8), dtype=torch.uint8)
+    labels = torch.tensor([0, 1, 0, 1, 0, 1])
+    wanted = data.from_tensors((images, labels), (images, labels))
+    frozen = images.numpy().copy()
+    frozen.flags.writeable = False
+    for x, y in (
+        (frozen, labels.numpy().astype(np.int32)),
+        (list(images), labels.tolist()),
+        (images.numpy()[:, :, ::-1, ::-1][:, :, ::-1, ::-1], tuple(labels.tolist())),
+    ):
+        found = data.from_tensors((x, y), (x, y))
+        assert found.info == wanted.info
+        assert torch.equal(tensor_split(found.test).images, images)
+        assert torch.equal(found.test.labels, labels)
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "message"),
+    [
+        (
+            np.zeros((4, 16, 16, 3), np.uint8),
+            [0, 1] * 2,
+            "the channels last; give (N, C, H, W), as x",
+        ),
+        (
+            torch.zeros(4, 16, 16, 3),
+            [0, 1] * 2,
+            "x_train has shape (4, 16, 16, 3), the channels last",
+        ),
+        ([[1, 2], [3]], [0, 1], "x_train is list that makes no tensor; give a tensor or an array"),
+        (np.zeros((4, 1, 8, 8)), ["a", "b"] * 2, "y_train is list that makes no tensor"),
+        (7, [0, 1], "x_train is int that makes no tensor"),
+        (np.zeros((4, 1, 8, 8)), 7, "y_train is int that makes no tensor"),
+        (np.zeros((0, 1, 8, 8)), [], "x_train holds no images; give one or more"),
+        (np.zeros((4, 1, 8, 8)), [], "y_train holds no labels; give one or more"),
+    ],
+)
+def test_what_makes_no_images(images: Any, labels: Any, message: str) -> None:
+    test = torch.zeros(4, 1, 8, 8), torch.tensor([0, 1, 0, 1])
+    with pytest.raises(ValueError, match=re.escape(message)):
+        data.from_tensors((images, labels), test)
+
+
+def test_images_of_another_scale_are_refused() -> None:
+    images, labels = torch.rand(8, 1, 8, 8), torch.arange(8) % 2
+    with pytest.raises(
+        ValueError, match=r"x_train reach [.\d]+, of x_test 2\d\d.*; scale both alike"
+    ):
+        data.from_tensors((images, labels), (255 * images, labels))
+    with pytest.raises(ValueError, match="scale both alike"):
+        data.from_tensors((255 * images, labels), (images, labels))
+    data.from_tensors((images, labels), (5 * images, labels))  # this may be chance
+    data.from_tensors((images, labels), (0 * images, labels))
+
+
+def test_a_dataset_is_printed_in_a_line() -> None:
+    digits = data.load("digits")
+    assert repr(digits) == (
+        "Dataset(digits: 1294 training, 144 validation and 359 test images of 1x16x16, 10 classes)"
+    )
+    assert repr(digits.test) == "TensorSplit(359 images)"
+
+
+def test_a_folder_is_no_npz_file(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is a folder; give the npz file, or folder:PATH"):
+        data.load(f"npz:{tmp_path}")
+    empty = saved(tmp_path, arrays(y_train=np.zeros(0, int), x_train=np.zeros((0, 3, 26, 25))))
+    for read in (data.load, data.info):
+        with pytest.raises(ValueError, match="y_train holds no labels; give one or more"):
+            read(empty)

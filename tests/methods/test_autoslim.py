@@ -117,7 +117,7 @@ def test_a_step_runs_the_largest_the_smallest_and_two_random_networks(
     losses = [F.cross_entropy(largest, labels)]
     losses += [-(soft * logits.log_softmax(1)).sum(1).mean() for logits in said]
     torch.testing.assert_close(outcome["loss"], sum(losses, torch.tensor(0.0)) / 4)
-    assert outcome["logits"] is largest
+    assert outcome["outputs"] is largest
 
 
 def test_the_largest_network_learns_from_the_labels_alone(monkeypatch: pytest.MonkeyPatch) -> None:

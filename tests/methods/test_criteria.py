@@ -19,6 +19,7 @@ from transformable.methods.network_slimming import PENALTY, norm_scales, sparse_
 from transformable.methods.sfp import zero_filters
 from transformable.methods.taylor import Gates
 from transformable.slimming.slim import slim
+from transformable.task import cross_entropy
 from transformable.tracing.channel_groups import ChannelGroups
 
 
@@ -157,7 +158,7 @@ def test_slimming_is_punished_for_scales() -> None:
     net, groups = two_layers()
     net[1].weight.data = torch.tensor([1.0, -0.5, 0.0, 2.0])
     x, y = torch.rand(6, 1, 4, 4), torch.arange(6) % 3
-    with_penalty = sparse_objective(groups)(net, x, y)
+    with_penalty = sparse_objective(groups, cross_entropy())(net, x, y)
     plain = F.cross_entropy(net(x), y)
     torch.testing.assert_close(with_penalty["loss"] - plain, torch.tensor(PENALTY * 3.5))
 

@@ -95,7 +95,7 @@ def test_random_shapes_share_the_passes() -> None:
     model, space = network("vgg")
     with counted() as images:
         found = load_method("random")(model, space, Budget.of(0.5, space), few(epochs=4))
-    shapes = len(found.notes["held_out_accuracies"])
+    shapes = len(found.notes["held_out_scores"])
     assert shapes == 8
     assert found.passes == pytest.approx(4)
     # each is tested on a third as many images as there are, which is a ninth of a pass

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import os
 import runpy
 import shutil
@@ -244,9 +245,13 @@ def test_a_full_disk_leaves_what_was_done(
 def test_a_loss_that_is_not_a_number_ends_in_one_line(
     whole: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from transformable.task import Objective
     from transformable.training import distill
 
-    monkeypatch.setattr(distill, "kd_loss", lambda loss, *_, **__: loss * float("nan"))
+    def nan(of_labels: Objective, *_: Any, **__: Any) -> Objective:
+        return lambda *batch: {**(found := of_labels(*batch)), "loss": found["loss"] * math.nan}
+
+    monkeypatch.setattr(distill, "with_answers", nan)
     assert run(folder, "--out=nan") == 2
     error = capsys.readouterr().err
     assert "the loss is not a finite number" in error

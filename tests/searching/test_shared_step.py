@@ -12,8 +12,8 @@ from transformable.costing.budget import Budget
 from transformable.searching.search import images_of, make_supernet
 from transformable.searching.search_step import SearchStep
 from transformable.settings import Searching
+from transformable.task import kd_loss
 from transformable.training.devices import make_fabric
-from transformable.training.distill import kd_loss
 
 SETTINGS = Searching(
     epochs=1,

@@ -12,7 +12,8 @@ from support.networks import randomise
 from transformable.data import Dataset, from_tensors
 from transformable.settings import Distilling, Kd, Transfer
 from transformable.slimming.sort_channels import sort_channels
-from transformable.training.distill import kd_loss, student_network
+from transformable.task import kd_loss
+from transformable.training.distill import student_network
 
 
 @pytest.fixture

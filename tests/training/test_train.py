@@ -16,11 +16,12 @@ from torch import Tensor, nn
 from transformable.data import Dataset, from_tensors
 from transformable.runs.run_folder import Run
 from transformable.settings import Training
+from transformable.task import cross_entropy
 from transformable.training.devices import make_fabric
 from transformable.training.evaluate import evaluate
 from transformable.training.interrupts import Interrupted
 from transformable.training.session import Session
-from transformable.training.train import cross_entropy, learning_rate, train
+from transformable.training.train import learning_rate, minimise, train
 
 SETTINGS = Training(epochs=3, batch_size=8, lr=0.1, warmup_epochs=0.5)
 
@@ -178,7 +179,8 @@ def test_what_is_done_after_each_epoch_is_seen_by_its_validation(dataset: Datase
             net.fc.weight.zero_()
             net.fc.bias.copy_(torch.eye(7)[0])
 
-    trained = train(net, dataset, SETTINGS, after_epoch=always_the_first)
+    plain, session = cross_entropy(), Session()
+    trained = minimise(plain, net, dataset, SETTINGS, session, after_epoch=always_the_first)
     assert len(calls) == SETTINGS.epochs
     share = float((dataset.validation.labels == 0).float().mean())
     for row in trained.history:
@@ -198,8 +200,8 @@ def test_what_is_done_after_an_epoch_is_not_done_twice(dataset: Dataset, tmp_pat
 
     def run() -> None:
         with Run.open(tmp_path / "run", {}) as run:
-            session = Session(run=run)
-            train(tiny(), dataset, settings, session, after_epoch=stop_in_the_first_validation)
+            session, stop = Session(run=run), stop_in_the_first_validation
+            minimise(cross_entropy(), tiny(), dataset, settings, session, after_epoch=stop)
 
     with pytest.raises(Interrupted):
         run()
@@ -247,12 +249,12 @@ def test_an_objective_of_ones_own(dataset: Dataset) -> None:
     def objective(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         calls.append(len(y))
         logits = model(x)
-        return {"loss": 0 * logits.sum(), "logits": logits}
+        return {"loss": 0 * logits.sum(), "outputs": logits}
 
     model = tiny()
     before = model.fc.weight.clone()
     settings = Training(epochs=1, batch_size=8, weight_decay=0.0)
-    train(model, dataset, settings, objective=objective)
+    minimise(objective, model, dataset, settings, Session())
     assert calls == [8] * 7
     assert torch.equal(model.fc.weight, before)  # a loss without a gradient, and no decay
 
@@ -296,9 +298,7 @@ def test_interrupted_at_any_step_it_goes_on_to_the_same_bits(
     handlers = (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
     with Run.open(folder, {}) as run:
         with pytest.raises(Interrupted, match=f"stopped after step {stop_at}$"):
-            train(
-                tiny(), dataset, SETTINGS, Session(run=run), objective=signalling(number, stop_at)
-            )
+            minimise(signalling(number, stop_at), tiny(), dataset, SETTINGS, Session(run=run))
         assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
         assert not (folder / "model.safetensors").exists()
         # other initial weights: all must come from the checkpoint
@@ -348,7 +348,7 @@ def test_a_crash_between_checkpoints(tmp_path: Path, dataset: Dataset) -> None:
     calls: list[int] = []
     with Run.open(tmp_path / "run", {}) as run:
         with pytest.raises(RuntimeError, match="power cut"):
-            train(tiny(), dataset, SETTINGS, Session(run=run), objective=crashing)
+            minimise(crashing, tiny(), dataset, SETTINGS, Session(run=run))
         saved = run.checkpoint()
         assert saved is not None
         assert saved["state"]["step"] == 14  # the end of the second epoch
@@ -386,7 +386,7 @@ def test_a_loss_that_is_not_finite(tmp_path: Path, dataset: Dataset, bad: float)
     calls: list[int] = []
     with Run.open(tmp_path / "run", {}) as run:
         with pytest.raises(ValueError, match="not a finite number at step 10; use a lower lr"):
-            train(tiny(), dataset, SETTINGS, Session(run=run), objective=objective)
+            minimise(objective, tiny(), dataset, SETTINGS, Session(run=run))
         saved = run.checkpoint()
     assert saved is not None
     assert saved["state"]["step"] == 7

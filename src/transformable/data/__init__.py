@@ -1,8 +1,22 @@
-"""Datasets: small ones as one tensor in memory, photo folders decoded by worker processes."""
+"""Datasets: small ones as one tensor in memory, photo folders and users' own, with workers."""
 
 from .catalogue import info, load
 from .dataset import Dataset, Info, Split
+from .given import Data, as_dataset
+from .items import from_datasets
 from .stratify import stratified
 from .tensors import TensorSplit, from_tensors
 
-__all__ = ["Dataset", "Info", "Split", "TensorSplit", "from_tensors", "info", "load", "stratified"]
+__all__ = [
+    "Data",
+    "Dataset",
+    "Info",
+    "Split",
+    "TensorSplit",
+    "as_dataset",
+    "from_datasets",
+    "from_tensors",
+    "info",
+    "load",
+    "stratified",
+]

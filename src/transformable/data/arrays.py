@@ -52,6 +52,8 @@ def load(path: Path, *, validation: float, seed: int) -> Dataset:
 
 @contextmanager
 def _open(path: Path) -> Iterator[zipfile.ZipFile]:
+    if path.is_dir():
+        raise ValueError(f"{str(path)!r} is a folder; give the npz file, or folder:PATH for photos")
     if not path.is_file():
         raise ValueError(f"npz file {str(path)!r} does not exist")
     try:
@@ -91,7 +93,9 @@ def _images(archive: zipfile.ZipFile, key: str) -> Tensor:
 
 def _labels(archive: zipfile.ZipFile, key: str) -> Tensor:
     array = _read(archive, key)
-    if array.ndim != 1 or not len(array) or array.dtype.kind not in "iu":
+    if not array.size:
+        raise ValueError(f"{key} holds no labels; give one or more")
+    if array.ndim != 1 or array.dtype.kind not in "iu":
         raise ValueError(f"{key} is {array.dtype} of shape {array.shape}; give N integers")
     return torch.from_numpy(array.astype(np.int64))
 

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from ..seeds import generator
+from ..task import Classification, Task
 
 __all__ = ["Batches", "Dataset", "Info", "Split"]
 
 Batches = Iterator[tuple[Tensor, Tensor]]
-"""Images and labels, batch by batch."""
+"""Images and targets, batch by batch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,7 @@ class Info:
     input_shape: tuple[int, int, int]
     """Channels, height, width."""
     num_classes: int
+    """0 if the targets are no classes."""
     classes: tuple[str, ...]
     mean: tuple[float, ...] = field(default=(), compare=False)
     """Subtracted from each channel, in the units of the images; empty before they are read, and if
@@ -34,20 +36,21 @@ class Info:
     """Whether the images are pixels of 0 to 255 before they are normalised, or other floats."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Split(ABC):
-    """Images with labels, in batches of float32 channels-last images and int64 labels.
+    """Images with targets, in batches of float32 channels-last images and targets.
 
     ``batch_size`` is that of all ``world`` processes together; each process gets its share.
     """
 
     labels: Tensor
-    mean: Tensor
-    """Of each channel, in the units of the images before they are normalised."""
-    std: Tensor
+    """The class of each image; parts of a split keep their proportions. All 0 without classes."""
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} images)"
 
     @abstractmethod
     def subset(self, indexes: Tensor) -> Self:
@@ -110,7 +113,7 @@ def _check_batch_size(batch_size: int, world: int = 1) -> None:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Dataset:
     """Three splits of one set; which samples are in validation does not change the test split."""
 
@@ -118,3 +121,13 @@ class Dataset:
     train: Split
     validation: Split
     test: Split
+    task: Task = field(default_factory=Classification)
+    """What is to be learnt from the targets."""
+
+    def __repr__(self) -> str:
+        size, count = "x".join(map(str, self.info.input_shape)), self.info.num_classes
+        return (
+            f"Dataset({self.info.name}: {len(self.train)} training, {len(self.validation)} "
+            f"validation and {len(self.test)} test images of {size}"
+            f"{f', {count} classes' if count else ''})"
+        )

@@ -26,11 +26,14 @@ _MEAN = torch.tensor((0.485, 0.456, 0.406)) * 255
 _STD = torch.tensor((0.229, 0.224, 0.225)) * 255
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class PhotoSplit(Split):
     """A ``Split`` whose images are files."""
 
     paths: tuple[Path, ...]
+    mean: Tensor
+    """Of each channel, in units of 0 to 255."""
+    std: Tensor
     workers: int
     """Processes that decode; with 0 this process does. The images do not depend on it."""
 
@@ -120,7 +123,8 @@ def load(path: Path, *, validation: float, seed: int, workers: int) -> Dataset:
         if not count:
             raise ValueError(f"class folder {str(root / name)!r} holds no images")
     if root == path:
-        rest, part = stratified(whole.labels, 0.2, seed)
+        # whatever the seed is: a network of another seed must not have seen the test images
+        rest, part = stratified(whole.labels, 0.2, seed=0)
         whole, test = whole.subset(rest), whole.subset(part)
     else:
         test = _scan(path / "val", about.classes, workers)

@@ -3,9 +3,11 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..seeds import generator
@@ -13,17 +15,30 @@ from .augment import crop, flip, normalise
 from .dataset import Batches, Dataset, Info, Split
 from .stratify import stratified
 
-__all__ = ["TensorSplit", "Values", "count_classes", "from_tensors", "per_channel"]
+__all__ = [
+    "TensorSplit",
+    "Values",
+    "check_same_scale",
+    "count_classes",
+    "from_tensors",
+    "per_channel",
+]
 
 Values = float | Sequence[float]
 """One number for all channels, or one per channel."""
+Array = Tensor | NDArray[Any] | Sequence[Any]
+
+OTHER_SCALE = 20  # times larger values of the test images are no chance
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TensorSplit(Split):
     """A ``Split`` whose images are one tensor (N, C, H, W)."""
 
     images: Tensor
+    mean: Tensor
+    """Of each channel, in the units of the images before they are normalised."""
+    std: Tensor
     padding: int
     """Training images are random crops of the image, padded by reflection with so many pixels."""
     flips: bool
@@ -56,8 +71,8 @@ class TensorSplit(Split):
 
 
 def from_tensors(
-    train: tuple[Tensor, Tensor],
-    test: tuple[Tensor, Tensor],
+    train: tuple[Array, Array],
+    test: tuple[Array, Array],
     *,
     validation: float = 0.1,
     seed: int = 0,
@@ -68,7 +83,8 @@ def from_tensors(
     padding: int | None = None,
     flips: bool | None = None,
 ) -> Dataset:
-    """A dataset of your own images (N, C, H, W) or (N, H, W) and integer labels.
+    """A dataset of your own images (N, C, H, W) or (N, H, W) and integer labels: tensors, arrays or
+    lists.
 
     uint8 images are normalised, by default with the training images' own mean and std, and
     augmented: crop with 4 pixels of padding and flip, or, below 24 pixels, where images tend to be
@@ -87,6 +103,7 @@ def from_tensors(
     kinds = [f"{str(x.dtype)[6:]} images of {tuple(x.shape[1:])}" for x in (test_images, images)]
     if kinds[0] != kinds[1]:
         raise ValueError(f"x_test holds {kinds[0]}, x_train {kinds[1]}; they must be alike")
+    check_same_scale(images, test_images, "x_train", "x_test")
     if classes is None:
         classes = tuple(str(label) for label in range(count_classes(labels, test_labels)))
     else:
@@ -122,12 +139,21 @@ def from_tensors(
     )
 
 
-def _checked(images: Tensor, labels: Tensor, part: str) -> tuple[Tensor, Tensor]:
+def _checked(given_images: Array, given_labels: Array, part: str) -> tuple[Tensor, Tensor]:
     x, y = f"x_{part}", f"y_{part}"
+    images, labels = _as_tensor(given_images, x), _as_tensor(given_labels, y)
+    for name, tensor, what in ((x, images, "images"), (y, labels, "labels")):
+        if not len(tensor):
+            raise ValueError(f"{name} holds no {what}; give one or more")
     if images.ndim == 3:
         images = images.unsqueeze(1)
     if images.ndim != 4 or 0 in images.shape:
         raise ValueError(f"{x} has shape {tuple(images.shape)}; give (N, C, H, W) or (N, H, W)")
+    if images.shape[3] <= 4 < min(images.shape[1:3]):
+        raise ValueError(
+            f"{x} has shape {tuple(images.shape)}, the channels last; give (N, C, H, W), as "
+            "x.permute(0, 3, 1, 2)"
+        )
     if images.is_floating_point():
         images = images.float()
         if not images.isfinite().all():
@@ -141,6 +167,39 @@ def _checked(images: Tensor, labels: Tensor, part: str) -> tuple[Tensor, Tensor]
     if len(images) != len(labels):
         raise ValueError(f"{x} has {len(images)} images but {y} {len(labels)} labels")
     return images.contiguous(memory_format=torch.channels_last), labels.long()
+
+
+def _as_tensor(values: Array, name: str) -> Tensor:
+    if not isinstance(values, Tensor):
+        try:
+            stacked = len(values) and isinstance(values[0], Tensor)
+            values = torch.stack(list(values)) if stacked else _from_array(np.asarray(values))
+        except (TypeError, ValueError, RuntimeError, KeyError):
+            kind = type(values).__name__
+            raise ValueError(
+                f"{name} is {kind} that makes no tensor; give a tensor or an array of numbers"
+            ) from None
+    if not values.ndim:
+        raise ValueError(f"{name} is one number; give one for each image")
+    return values.detach().cpu()
+
+
+def _from_array(array: NDArray[Any]) -> Tensor:
+    # a copy where it is needed: torch warns of arrays that are read-only
+    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+
+
+def check_same_scale(train: Tensor, test: Tensor, train_name: str, test_name: str) -> None:
+    """Raise a ValueError if float images of one set are many times larger than those of the other,
+    as pixels of 0 to 255 are beside those of 0 to 1."""
+    if not train.is_floating_point():
+        return
+    largest = [float(images.abs().max()) for images in (train, test)]
+    if max(largest) > OTHER_SCALE * min(largest) > 0:
+        raise ValueError(
+            f"values of {train_name} reach {largest[0]:g}, of {test_name} {largest[1]:g}; scale "
+            "both alike"
+        )
 
 
 def count_classes(train: Tensor, test: Tensor) -> int:

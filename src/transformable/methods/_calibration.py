@@ -33,4 +33,5 @@ class CalibratedEvaluator:
 
     def evaluate(self, network: nn.Module) -> dict[str, float]:
         self._seen += len(self.held_out)
-        return evaluate(self.recalibrate(network), self.held_out, fabric=self._session.fabric)
+        network, task = self.recalibrate(network), self._context.dataset.task
+        return evaluate(network, self.held_out, fabric=self._session.fabric, task=task)

@@ -52,19 +52,19 @@ def amc(model: nn.Module, space: Space, budget: Budget, context: Context) -> Met
     groups = ChannelGroups(space)
     environment = Environment(groups, budget, filter_norms(model, groups, p=1))
     evaluator = CalibratedEvaluator(context, calibration=CALIBRATION, held_out=IMAGES)
-    session = context.session
+    session, score = context.session, context.dataset.task.scores[0]
 
     def reward(widths: Widths) -> float:
         pruned = slim(model, space, environment.shape_in_band(widths))
-        return evaluator.evaluate(pruned)["accuracy"]
+        return evaluator.evaluate(pruned)[score]
 
     with preserve_random_state(session.fabric):
         states = embedding(model, groups, budget)
         episodes = run_episodes(environment, states, reward, session.seed, session.progress)
-        accuracy, widths = max(episodes, key=lambda episode: episode[0])
+        best, widths = max(episodes, key=lambda episode: episode[0])
         shape = environment.shape_in_band(widths)
         small = evaluator.recalibrate(slim(model, space, shape)).train(model.training)
-    notes = {"episodes": len(episodes), "accuracy": accuracy, "judged_by": len(evaluator.held_out)}
+    notes = {"episodes": len(episodes), score: best, "judged_by": len(evaluator.held_out)}
     cost, passes = budget.cost(space, shape), evaluator.passes
     return MethodResult(shape=shape, model=small, cost=cost, notes=notes, passes=passes)
 
@@ -154,7 +154,7 @@ def run_episodes(
         if number + 1 >= WARMUP:
             agent.learn(UPDATES)
         progress.advance(number + 1)
-        progress.note(f"best accuracy {max(reward for reward, _ in episodes):.1%}")
+        progress.note(f"best reward {max(reward for reward, _ in episodes):.4g}")
     return episodes
 
 

@@ -23,17 +23,17 @@ from functools import partial
 from math import ceil
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..costing.budget import Budget
 from ..shape import Shape
 from ..slimming.slim import slim
 from ..slimming.sort_channels import importance
+from ..task import Objective
 from ..tracing.channel_groups import ChannelGroups
 from ..tracing.layouts import kept_channels
 from ..tracing.space import Space
-from ..training.train import Objective, cross_entropy, preserve_random_state
+from ..training.train import preserve_random_state
 from ._calibration import CalibratedEvaluator
 from ._channel_choice import Scores, Widths, drop_single_channels, keep_by_ratio, most_important
 from .interface import Context, MethodResult
@@ -48,7 +48,7 @@ MARGIN = 1.25  # more networks may be judged than was expected
 GROUPS_PER_STEP = 12  # for each so many groups, one is narrowed before all are judged again
 
 Score = Callable[[Shape], tuple[float, float]]
-"""Returns the accuracy and the loss of the network of a shape."""
+"""Returns the score and the loss of the network of a shape."""
 
 
 def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
@@ -67,7 +67,7 @@ def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -
         if evaluator.passes >= judging:  # more networks than expected
             return _least_share(shape, space), 0.0
         found = evaluator.evaluate(slim(network, space, shape))
-        return found["accuracy"], found["loss"]
+        return found[context.dataset.task.scores[0]], found["loss"]
 
     with preserve_random_state(context.session.fabric):
         for steps, shape in enumerate(narrow_greedily(groups, budget, scores, score)):
@@ -116,7 +116,8 @@ def sandwich(
     model: nn.Module, groups: ChannelGroups, scores: Scores, context: Context
 ) -> Objective:
     """The objective of the sandwich rule; all networks share the parameters of `model`."""
-    plain = cross_entropy(context.searching.label_smoothing)
+    task = context.dataset.task
+    plain = task.objective(context.searching.label_smoothing)
     candidates = {
         head: [width for width in groups.space.widths[head] if width <= size] or [size]
         for head, size in groups.sizes.items()
@@ -131,27 +132,32 @@ def sandwich(
 
     def objective(network: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         outcome = plain(network, x, y)
-        targets = outcome["logits"].detach().float().softmax(1)
+        answers = outcome["outputs"].detach().float()
         losses = [outcome["loss"]]
         for shape in (smallest, *(draw() for _ in range(RANDOM))):
             with context.session.fabric.autocast():
-                logits = slim_forward(model, groups.space, shape, x)
-            losses.append(F.cross_entropy(logits.float(), targets))
-        return {"loss": torch.stack(losses).mean(), "logits": outcome["logits"]}
+                outputs = slim_forward(model, groups.space, shape, outcome["inputs"])
+            zero = torch.zeros_like(outcome["loss"])
+            losses.append(
+                task.distillation_loss(
+                    zero, outputs.float(), answers, kd="paper", weight=0.0, temperature=1.0
+                )
+            )
+        return {**outcome, "loss": torch.stack(losses).mean()}
 
     return objective
 
 
 def slim_forward(model: nn.Module, space: Space, shape: Shape, x: Tensor) -> Tensor:
-    """The logits of the network of a shape, computed with slices of the parameters of `model`.
+    """The outputs of the network of a shape, computed with slices of the parameters of `model`.
 
     Projections of shortcuts, which only the small network has, are as `slim` initialises them.
     """
     template = slim(model, space, shape)
     whole = _sliced_parameters(model, space, shape)
     parts = {name: whole[name] for name, _ in template.named_parameters() if name in whole}
-    logits: Tensor = torch.func.functional_call(template, parts, (x,))
-    return logits
+    outputs: Tensor = torch.func.functional_call(template, parts, (x,))
+    return outputs
 
 
 def _sliced_parameters(model: nn.Module, space: Space, shape: Shape) -> dict[str, Tensor]:
@@ -181,7 +187,7 @@ def narrow_greedily(
 ) -> Iterator[Shape]:
     """The shapes from the full network down to the target, each narrower by a step.
 
-    The step that leaves the best accuracy is taken, and among equals the lowest loss. No step goes
+    The step that leaves the best score is taken, and among equals the lowest loss. No step goes
     below the band; where none is left, the shapes end.
     """
     widths: Widths = groups.sizes
@@ -191,8 +197,8 @@ def narrow_greedily(
         return budget.cost(groups.space, shape_of(widths))
 
     def harm(step: Widths) -> tuple[float, float]:
-        accuracy, loss = score(shape_of({**widths, **step}))
-        return -accuracy, loss
+        value, loss = score(shape_of({**widths, **step}))
+        return -value, loss
 
     yield shape_of(widths)
     while cost(widths) > budget.value:

@@ -13,10 +13,11 @@ from ..settings import Searching
 from ..shape import Shape
 from ..slimming.slim import slim
 from ..slimming.sort_channels import sort_channels
+from ..task import Objective
 from ..tracing.space import Space
 from ..training.distill import student_network
 from ..training.session import Session
-from ..training.train import Objective, Trained, train
+from ..training.train import Trained, minimise
 
 __all__ = ["Context", "Method", "MethodResult", "slimmed"]
 
@@ -83,12 +84,13 @@ class Context:
         after_epoch: Callable[[nn.Module], None] | None = None,
     ) -> Trained:
         """Train a network in place, for the epochs of a search."""
-        return train(
+        plain = self.dataset.task.objective(self.searching.label_smoothing)
+        return minimise(
+            objective or plain,
             model,
             self.dataset,
             self.searching,
             self.session,
-            objective=objective,
             after_epoch=after_epoch,
         )
 

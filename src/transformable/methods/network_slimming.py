@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from ..costing.budget import Budget
+from ..task import Objective
 from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
-from ..training.train import Objective, cross_entropy
 from ._channel_choice import Scores, keep_by_rank
 from ._criteria import norms
 from .interface import Context, MethodResult, slimmed
@@ -31,14 +31,14 @@ def slimming(model: nn.Module, space: Space, budget: Budget, context: Context) -
     if not list(norms(model, groups)):
         raise ValueError("slimming needs batch norms, and this network has none; try pfec")
     net = copy.deepcopy(model)
-    context.train(net, objective=sparse_objective(groups, context.searching.label_smoothing))
+    plain = context.dataset.task.objective(context.searching.label_smoothing)
+    context.train(net, objective=sparse_objective(groups, plain))
     shape = keep_by_rank(groups, budget, norm_scales(net, groups))
     return slimmed(net, space, budget, shape, passes=context.searching.epochs)
 
 
-def sparse_objective(groups: ChannelGroups, label_smoothing: float = 0.0) -> Objective:
-    """Cross-entropy plus the penalty on the scales."""
-    plain = cross_entropy(label_smoothing)
+def sparse_objective(groups: ChannelGroups, plain: Objective) -> Objective:
+    """The plain objective plus the penalty on the scales."""
 
     def objective(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         outcome = plain(model, x, y)

@@ -6,6 +6,7 @@ search, and is tested on held-out images, which counts too. The network of the b
 returned with the weights that it has learnt.
 """
 
+import math
 from dataclasses import replace
 
 import torch
@@ -30,20 +31,20 @@ def random(model: nn.Module, space: Space, budget: Budget, context: Context) -> 
     tested = context.forward_passes(len(context.dataset.validation))
     trained = max(0.0, share - tested)
     context = replace(context, session=replace(context.session, run=None)).shortened(trained)
-    accuracies: dict[Shape, float] = {}
+    scores: dict[Shape, float] = {}
     best: nn.Module = model
     for _ in range(SHAPES):
         shape = draw_shape(space, budget, generator)
-        if shape in accuracies:
+        if shape in scores:
             continue
         small = context.slim_sorted(model, space, shape)
-        accuracy = context.train(small).accuracy
-        if accuracy > max(accuracies.values(), default=-1.0):
+        score = context.train(small).score
+        if score > max(scores.values(), default=-math.inf):
             best = small
-        accuracies[shape] = accuracy
-    shape = max(accuracies, key=lambda each: accuracies[each])
-    notes = {"held_out_accuracies": [round(value, 4) for value in accuracies.values()]}
-    passes = (trained + tested) * len(accuracies)
+        scores[shape] = score
+    shape = max(scores, key=lambda each: scores[each])
+    notes = {"held_out_scores": [round(value, 4) for value in scores.values()]}
+    passes = (trained + tested) * len(scores)
     cost = budget.cost(space, shape)
     return MethodResult(shape=shape, model=best, cost=cost, notes=notes, passes=passes)
 

@@ -74,11 +74,15 @@ def check_agreement(path: Path, network: Network, images: Tensor, logits: Tensor
     """Remove the file, with a ValueError, if ``network``, read from it, gives other logits.
 
     Compared on all images at once and on the first alone. The tolerance is relative to the largest
-    logit; top-1 must be the same except where the two largest logits are that close.
+    logit; top-1 must be the same except where the two largest logits are that close. Outputs of
+    other tasks are compared likewise, all of an image in one row.
     """
     rounding = 1e-5 * max(1.0, float(logits.abs().max()))
     for count in (len(images), 1):
-        found, wanted = _in_batches(network, images[:count]), logits[:count]
+        found, wanted = (
+            outputs.reshape(count, -1)
+            for outputs in (_in_batches(network, images[:count]), logits[:count])
+        )
         two = wanted.topk(min(2, wanted.shape[1])).values
         clear = two[:, 0] - two[:, -1] > 2 * rounding
         same = torch.allclose(found, wanted, rtol=1e-3, atol=rounding)

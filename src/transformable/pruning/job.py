@@ -16,7 +16,7 @@ from ..searching.search import images_of
 from ..settings import Distilling, Searching, Training, plain_values
 from ..slimming.slim import check_same_network
 from ..tracing.space import Space
-from ..training.checks import check_outputs
+from ..training.checks import check_task
 from ..training.session import Session
 from ..training.train import check_steps
 
@@ -95,7 +95,7 @@ class PruningJob:
     def check(self, session: Session) -> None:
         """Refuse what cannot be done before anything is computed."""
         info = self.dataset.info
-        check_outputs(self.model, info)
+        check_task(self.model, self.dataset)
         check_same_network(self.model, self.space)
         if self.space.input_shape != info.input_shape:
             raise ValueError(

@@ -12,15 +12,17 @@ from torch import nn
 
 from ..atomic_files import weights_as_bytes
 from ..costing.budget import Budget
-from ..data import Dataset
+from ..data import Data, Dataset, as_dataset
 from ..methods import Method, load_method
 from ..networks.blueprint import Blueprint
+from ..own_task import OwnObjective, OwnScore, own_task
 from ..presets import PRESETS
 from ..runs.progress import Progress
 from ..runs.run_folder import Run
 from ..settings import Distilling, Metric, Searching, Training
 from ..shape import Shape
 from ..tracing.space import Space
+from ..training.checks import check_model
 from ..training.devices import make_fabric
 from ..training.session import Session
 from .conclude import conclude
@@ -63,9 +65,11 @@ def run_job(job: PruningJob, session: Session) -> Pruned:
 
 def prune(
     model: nn.Module,
-    data: Dataset,
+    data: Data,
     budget: str | float = 0.5,
     *,
+    objective: OwnObjective | None = None,
+    score: OwnScore | None = None,
     method: str | Method = "tas",
     metric: Metric = "macs",
     tolerance: float = 0.05,
@@ -80,6 +84,12 @@ def prune(
     progress: Progress | None = None,
 ) -> Pruned:
     """Make a network smaller and train it; ``model`` stays as it is.
+
+    ``data`` is a dataset of ``tas.data``, its name, or torch datasets, as ``from_datasets`` takes
+    them: one, or a pair (train, test). Targets are classes, unless there are two functions of the
+    model and a batch (images, targets): ``objective`` calls the model once and gives the loss, a
+    number; ``score``, where higher is better, gives the mean of the batch, or a number for each
+    image.
 
     Say ``trained=True`` if the model is trained already. The settings of the three trainings (the
     unpruned network, the search, the small network) are those of the preset quick unless given.
@@ -98,6 +108,8 @@ def prune(
     >>> 0.475 <= pruned.summary["after"]["macs"] / pruned.summary["before"]["macs"] <= 0.525
     True
     """
+    check_model(model)
+    data = as_dataset(data, own_task(objective, score), seed=seed)
     name = data.info.name
     preset = PRESETS["quick"]
     space = space or Space.trace(model, data.info.input_shape)
@@ -119,7 +131,7 @@ def prune(
             residual=space.residual,
             leaf=space.leaf,
         ),
-        source={"model": type(model).__name__, "data": name, "seed": seed},
+        source={"model": type(model).__name__, "data": name, "seed": seed, **data.task.names()},
     )
     session = Session(seed=seed, fabric=fabric or make_fabric(), progress=progress or Progress())
     if out is None:

@@ -28,8 +28,7 @@ def job_result(
     space, shape, measured = job.space, found.shape, found.restore_budget is not None
     sides = {
         name: {
-            "accuracy": scores[name]["accuracy"],
-            "top5": scores[name]["top5"],
+            **{score: scores[name][score] for score in job.dataset.task.scores},
             "macs": macs(space, counted),
             "params": params(space, counted),
             "bytes": len(weights_as_bytes(networks[name])),

@@ -25,7 +25,7 @@ from ..training.calibration import BATCH, recalibrate, sample_images
 from ..training.distill import distill
 from ..training.evaluate import evaluate
 from ..training.session import MOVABLE, Session
-from ..training.train import preserve_random_state, train
+from ..training.train import minimise, preserve_random_state
 from .job import PruningJob
 
 RECALIBRATED = 2048  # training images that set the statistics of a network that was cut
@@ -44,11 +44,11 @@ def train_teacher(job: PruningJob, session: Session, *, wait: bool = False) -> d
         if session.run is not None:
             session.run.start(job.blueprint.files())
         if not job.trained:
-            return train(job.model, job.dataset, job.training, session).scores()
+            plain = job.dataset.task.objective(job.training.label_smoothing)
+            return minimise(plain, job.model, job.dataset, job.training, session).scores()
         if session.run is not None:
             session.run.save_weights(job.model)
-        tested = evaluate(job.model, job.dataset.test, fabric=session.fabric)
-        return {**{name: tested[name] for name in ("accuracy", "top5", "n")}, "seconds": 0.0}
+        return {**_tested(job, job.model, session), "seconds": 0.0}
 
     settings = job.settings(train=job.training)
     scores, folder = session.titled("1/3 teacher").once("teacher", settings, work, wait=wait)
@@ -56,6 +56,13 @@ def train_teacher(job: PruningJob, session: Session, *, wait: bool = False) -> d
         load_weights(job.model, folder / "model.safetensors")
     job.model.eval()
     return scores
+
+
+def _tested(job: PruningJob, network: nn.Module, session: Session) -> dict[str, Any]:
+    """The scores of a network on the test set, and the number of images."""
+    task = job.dataset.task
+    tested = evaluate(network, job.dataset.test, fabric=session.fabric, task=task)
+    return {name: tested[name] for name in (*task.scores, "n")}
 
 
 def apply_method(job: PruningJob, session: Session) -> tuple[MethodResult, float]:
@@ -185,8 +192,7 @@ def train_student(
         cost = job.in_band(partial(found.restore_budget, student))
         if run is not None:
             run.save_weights(student)
-        tested = evaluate(student, job.dataset.test, fabric=session.fabric)
-        return {**scores, **{name: tested[name] for name in ("accuracy", "top5")}, "cost": cost}
+        return {**scores, **_tested(job, student, session), "cost": cost}
 
     own = job.settings(method=job.method_name, student=settings)
     scores, folder = session.titled("3/3 student").once("student", own, work)

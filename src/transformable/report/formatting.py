@@ -23,6 +23,8 @@ __all__ = [
     "passes",
     "percent",
     "points",
+    "score_change",
+    "score_text",
     "significant",
 ]
 
@@ -137,6 +139,26 @@ def accuracy_change(before: float | None, after: float | None) -> str:
     if before is None or after is None:
         return MISSING
     return f"{points(100 * (after - before))} points"
+
+
+def score_text(value: float | None, name: str) -> str:
+    """
+    >>> score_text(0.983, "accuracy"), score_text(-0.0123456, "score"), score_text(None, "score")
+    ('98.30%', '−0.0123', '–')
+    """
+    if value is None or name == "accuracy":
+        return percent(value)
+    return significant(value).replace("-", "−")
+
+
+def score_change(before: float | None, after: float | None, name: str) -> str:
+    """
+    >>> score_change(0.983, 0.981, "accuracy"), score_change(-1.5, -1.25, "score")
+    ('−0.20 points', '+0.250')
+    """
+    if before is None or after is None or name == "accuracy":
+        return accuracy_change(before, after)
+    return ("+" if after >= before else "−") + significant(abs(after - before))
 
 
 def points(value: float) -> str:

@@ -15,7 +15,8 @@ __all__ = ["Layer", "MetricRows", "RunFacts", "read_run"]
 
 FIX = "give the folder that a tas prune has written to its end (its --out)"
 PLAIN = ("model", "data", "seed", "command", "residual", "transfer", "faster", "seconds")
-MEASURES = ("accuracy", "top5", "macs", "params", "bytes", "latency_ms")
+SCORES = {"accuracy": ("accuracy", "top5"), "score": ("score",)}
+COSTS = ("macs", "params", "bytes", "latency_ms")
 METRICS = "a metrics file of tas prune"
 TIMES = ("median_ms", "low_ms", "high_ms")
 
@@ -77,6 +78,8 @@ class RunFacts:
     measured: bool
     """Whether the cost of the small network was measured on images, not counted."""
     images: int
+    score: str
+    """What the score is called: accuracy, or score if the task is not to classify."""
     before: Mapping[str, Any]
     after: Mapping[str, Any]
     """The numbers of both networks; None where something was not measured."""
@@ -137,6 +140,7 @@ def _facts(folder: Path, result: dict[str, Any]) -> RunFacts:
         folder / shared.get(name, name) for name in ("teacher", "search", "student")
     )
     candidates, distributions = _distributions(search)
+    score = "score" if "score" in result["before"] else "accuracy"
     return RunFacts(
         layers=[Layer(**_pick(layer, *layer_fields)) for layer in result["layers"]],
         shape=_pick(result["shape"], "widths", "depths"),
@@ -148,8 +152,9 @@ def _facts(folder: Path, result: dict[str, Any]) -> RunFacts:
         passes=result.get("passes") or {},
         measured=bool(result.get("measured", False)),
         images=result["n"],
-        before=_pick(result["before"], *MEASURES),
-        after=_pick(result["after"], *MEASURES),
+        score=score,
+        before=_pick(result["before"], *SCORES[score], *COSTS),
+        after=_pick(result["after"], *SCORES[score], *COSTS),
         target=_pick(result["target"], "metric", "value", "low", "high"),
         speed=[_speed(row) for row in result["speed"]],
         config=_read(folder / "config.toml", "TOML", _settings, absent={}),

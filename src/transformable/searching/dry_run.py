@@ -47,7 +47,7 @@ def estimate_search(
     size = settings.batch_size
     steps = min(check_steps(part, size, fabric.world_size) for part in parts)
     net = make_supernet(model, space, settings, 0).to(fabric.device).train()
-    search_step = SearchStep(net, budget, settings, steps, fabric)
+    search_step = SearchStep(net, budget, settings, steps, fabric, task=dataset.task)
     batches = fabric.to_device([next(part.shuffled(size, seed=0, epoch=0)) for part in parts])
     times = []
     # what autograd saves, by address; kept alive, because a freed address would be used again

@@ -78,7 +78,8 @@ class FallingTarget:
             train, seed = self._dataset.train, self._session.seed
             images = sample_images(train, images_to_measure(space, len(train)), seed).images
             fabric = self._session.fabric
-            measured = Sensitivities(self._teacher, net.extract, space, images, fabric)
+            task = self._dataset.task
+            measured = Sensitivities(self._teacher, net.extract, space, images, fabric, task)
             # the full sizes, where they are candidates
             first = space.shape_at({name: len(c) - 1 for name, c in space.candidates.items()})
             around = self.found[-1].derived.shape if self.found else first
@@ -98,8 +99,8 @@ class FallingTarget:
             if not len(held_out):
                 held_out = self._dataset.train
             images = sample_images(held_out, JUDGED_ON, self._session.seed).images
-            count, seed = self._settings.judged, self._session.seed
-            derived = judge(net, self._teacher, derived, budget, images, count, fabric, seed)
+            count, seed, task = self._settings.judged, self._session.seed, self._dataset.task
+            derived = judge(net, self._teacher, derived, budget, images, count, fabric, seed, task)
             self._forward_images += (count + 1) * len(images)
         return Passed(
             budget=budget,

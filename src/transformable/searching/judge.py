@@ -10,6 +10,7 @@ from ..costing.budget import Budget
 from ..seeds import generator
 from ..shape import Shape
 from ..supernet.supernet import SuperNet
+from ..task import Task
 from .derive import Derived, derive
 from .sensitivity import divergence
 
@@ -25,6 +26,7 @@ def judge(
     count: int,
     fabric: Fabric,
     seed: int,
+    task: Task | None = None,
 ) -> Derived:
     """The best of the most probable shape and ``count`` - 1 others that are drawn inside the band.
 
@@ -37,7 +39,7 @@ def judge(
         answers = teacher(images).float()
 
     def score(derived: Derived) -> float:
-        return float(divergence(net.extract(derived.shape), images, answers, fabric))
+        return float(divergence(net.extract(derived.shape), images, answers, fabric, task))
 
     logits = {name: p.detach().cpu().log() for name, p in net.probabilities().items()}
     random = generator("judged shapes", seed)

@@ -10,7 +10,8 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from ..costing.budget import Budget
-from ..data import Dataset, Split, stratified
+from ..data import Data, Dataset, Split, as_dataset, stratified
+from ..own_task import OwnObjective, OwnScore, own_task
 from ..settings import Searching
 from ..shape import Shape
 from ..slimming.fisher import fisher_importance
@@ -20,7 +21,7 @@ from ..supernet.supernet import SuperNet
 from ..tracing.space import Space
 from ..training.calibration import sample_images
 from ..training.checkpoints import Checkpointer
-from ..training.checks import check_weights
+from ..training.checks import check_model, check_task, check_weights
 from ..training.epoch_log import EpochLog
 from ..training.session import Session
 from ..training.train import check_steps, preserve_random_state
@@ -60,17 +61,20 @@ class Searched:
 
 def search(
     model: nn.Module,
-    dataset: Dataset,
+    dataset: Data,
     budget: Budget | str | float,
     settings: Searching | None = None,
     session: Session | None = None,
     *,
     space: Space | None = None,
     epochs_after: float = 0.0,
+    objective: OwnObjective | None = None,
+    score: OwnScore | None = None,
 ) -> Searched:
     """Learn the widths and depths of ``model``, from the weights that it has, and derive a shape.
 
     With ``epochs_after``, the learning rate ends where a training of so many epochs continues.
+    ``dataset``, ``objective`` and ``score`` are those of ``prune``.
 
     The model is not changed. If the session has a run folder, the search is kept there and
     continues from its last checkpoint, to the same bits, as training does.
@@ -84,6 +88,11 @@ def search(
     >>> found.budget.low <= found.derived.cost <= found.budget.high
     True
     """
+    check_model(model)
+    task = own_task(objective, score)
+    dataset = as_dataset(dataset, task, seed=session.seed if session else 0)
+    if task is not None:
+        check_task(model, dataset)
     space = space or Space.trace(model, dataset.info.input_shape)
     if not isinstance(budget, Budget):
         budget = Budget.of(budget, space)
@@ -115,7 +124,7 @@ def search_all(
     steps = min(check_steps(part, size, fabric.world_size) for part in parts)
     files = SearchFiles(run, space)
     teacher = _frozen(model, fabric)
-    model = _prepared(model, space, dataset.train, settings, session)
+    model = _prepared(model, space, dataset, settings, session)
     net = make_supernet(model, space, settings, seed).to(fabric.device)
     search_step = SearchStep(
         net,
@@ -123,6 +132,7 @@ def search_all(
         settings,
         steps,
         fabric,
+        task=dataset.task,
         teacher=teacher if settings.targets == "answers" else None,
         epochs_after=epochs_after,
     )
@@ -178,7 +188,7 @@ def _asks_to_sort(settings: Searching) -> bool:
 
 
 def _prepared(
-    model: nn.Module, space: Space, split: Split, settings: Searching, session: Session
+    model: nn.Module, space: Space, dataset: Dataset, settings: Searching, session: Session
 ) -> nn.Module:
     """The model as the search starts from it: with fresh weights, or with its channels in the order
     that the settings ask for."""
@@ -190,10 +200,10 @@ def _prepared(
         return model
     scores = None
     if _asks_to_sort(settings):
-        images = sample_images(split, SAMPLE, session.seed).images
+        images = sample_images(dataset.train, SAMPLE, session.seed).images
         batches = (session.fabric.to_device(part) for part in torch.split(images, SAMPLE // 8))
         asked = copy.deepcopy(model).to(session.fabric.device)
-        scores = fisher_importance(asked, space, batches)
+        scores = fisher_importance(asked, space, batches, task=dataset.task)
     return sort_channels(model, space, scores)
 
 

@@ -65,7 +65,7 @@ def epoch_row(state: LoopState) -> Row:
     return {
         "epoch": last["epoch"],
         "step": last["step"],
-        **{name: _mean([row[name] for row in state.rows]) for name in MEANS},
+        **{name: _mean([row[name] for row in state.rows]) for name in MEANS if name in last},
         **{name: last[name] for name in LAST},
         "seconds": state.seconds,
     }

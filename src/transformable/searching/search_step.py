@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
@@ -15,9 +14,10 @@ from ..costing.budget import Budget
 from ..seeds import generator
 from ..settings import Searching
 from ..supernet.supernet import SuperNet
+from ..task import Classification, Objective, Task
 from ..training.checkpoints import Stateful
 from ..training.devices import mean_over_processes, sum_over_processes
-from ..training.distill import kd_loss
+from ..training.distill import with_answers
 from ..training.train import lr_schedule, make_sgd, seed_step
 from .budget_pull import Multiplier, piecewise
 
@@ -41,10 +41,14 @@ class SearchStep:
         steps: int,
         fabric: Fabric,
         *,
+        task: Task | None = None,
         teacher: nn.Module | None = None,
         epochs_after: float = 0.0,
     ) -> None:
-        self.net, self.settings, self.fabric, self.teacher = net, settings, fabric, teacher
+        self.net, self.settings, self.fabric = net, settings, fabric
+        self.task, self.teacher = task or Classification(), teacher
+        self.objective = self._objective(settings.label_smoothing)
+        self.objective_of_sizes = self._objective()
         self.total = settings.epochs * steps
         self.part = range(self.total)
         self.hold = round(settings.hold_epochs * steps)
@@ -95,7 +99,8 @@ class SearchStep:
         if step < self.hold:
             if for_sizes is None:
                 row |= self._weight_step(*for_weights)
-            row |= dict.fromkeys(("architecture_loss", "architecture_accuracy", "cost_loss"))
+            names = (name.removeprefix("weight_") for name in row if name.startswith("weight_"))
+            row |= dict.fromkeys((*(f"architecture_{name}" for name in names), "cost_loss"))
         else:
             cost = self._cost_loss(expected, derived)
             if for_sizes is None:
@@ -114,35 +119,34 @@ class SearchStep:
 
     def _weight_step(self, x: Tensor, y: Tensor) -> dict[str, float]:
         with frozen(self.sizes):
-            loss, accuracy = self._forward(x, y, self.settings.label_smoothing)
-            self._descend(loss, self.sgd)
-        return self._scores("weight", loss, accuracy)
+            outcome = self._forward(self.objective, x, y)
+            self._descend(outcome["loss"], self.sgd)
+        return self._scores("weight", outcome, y)
 
     def _architecture_step(self, x: Tensor, y: Tensor, cost: Tensor) -> dict[str, float]:
         with frozen(self.weights):
-            loss, accuracy = self._forward(x, y)
-            self._descend(loss + cost.to(loss), self.adam)
-        return self._scores("architecture", loss, accuracy)
+            outcome = self._forward(self.objective_of_sizes, x, y)
+            self._descend(outcome["loss"] + cost.to(outcome["loss"]), self.adam)
+        return self._scores("architecture", outcome, y)
 
     def _shared_step(self, x: Tensor, y: Tensor, cost: Tensor) -> dict[str, float]:
         """One forward and one backward pass for the weights and the sizes."""
-        loss, accuracy = self._forward(x, y, self.settings.label_smoothing)
-        self._descend(loss + cost.to(loss), self.sgd, self.adam)
-        scores = self._scores("weight", loss, accuracy)
+        outcome = self._forward(self.objective, x, y)
+        self._descend(outcome["loss"] + cost.to(outcome["loss"]), self.sgd, self.adam)
+        scores = self._scores("weight", outcome, y)
         same = {f"architecture_{name[7:]}": value for name, value in scores.items()}
         return {**scores, **same}
 
-    def _forward(self, x: Tensor, y: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-        """The loss and the accuracy of a batch."""
+    def _objective(self, label_smoothing: float = 0.0) -> Objective:
+        """What the search minimises, beside the cost."""
+        of_labels = self.task.objective(label_smoothing)
+        if self.teacher is None:
+            return of_labels
+        return with_answers(of_labels, self.teacher, self.task, self.fabric)
+
+    def _forward(self, objective: Objective, x: Tensor, y: Tensor) -> dict[str, Tensor]:
         with self.fabric.autocast():
-            logits = self.net(x)
-        accuracy = (logits.detach().argmax(1) == y).float().mean()
-        loss = F.cross_entropy(logits.float(), y, label_smoothing=smoothing)
-        if self.teacher is not None:
-            with torch.no_grad(), self.fabric.autocast():
-                targets = self.teacher(x)
-            loss = kd_loss(loss, logits.float(), targets.float())
-        return loss, accuracy
+            return objective(self.net, x, y)
 
     def _descend(self, loss: Tensor, *optimizers: torch.optim.Optimizer) -> None:
         parameters = [
@@ -164,13 +168,17 @@ class SearchStep:
             return weight * self.multiplier(expected)
         return weight * piecewise(expected, derived, self.budget)
 
-    def _scores(self, phase: str, loss: Tensor, accuracy: Tensor) -> dict[str, float]:
-        own = torch.stack([loss.detach(), accuracy.to(loss)])
+    def _scores(self, phase: str, outcome: dict[str, Tensor], y: Tensor) -> dict[str, float]:
+        """The means of the loss and of the scores of a step."""
+        scores = self.task.training_sums(outcome["outputs"], y)
+        loss = outcome["loss"].detach()
+        own = torch.stack([loss, *(total.to(loss) / len(y) for total in scores.values())])
         sums = sum_over_processes(self.fabric, own).tolist()
-        mean_loss, mean_accuracy = (value / self.fabric.world_size for value in sums)
-        if not math.isfinite(mean_loss):
+        means = [value / self.fabric.world_size for value in sums]
+        if not math.isfinite(means[0]):
             raise ValueError(f"the {phase} loss of the search is not a finite number; lower the lr")
-        return {f"{phase}_loss": mean_loss, f"{phase}_accuracy": mean_accuracy}
+        names = (f"{phase}_{name}" for name in ("loss", *scores))
+        return dict(zip(names, means, strict=True))
 
 
 @contextlib.contextmanager

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from ..costing.budget import Budget
 from ..costing.expected_cost import Expectation
 from ..shape import Shape
+from ..task import Classification, Task
 from ..tracing.space import Space
 from ..training.calibration import batch_statistics
-from ..training.distill import kd_loss
 
 __all__ = ["Sensitivities", "divergence", "images_to_measure"]
 
@@ -51,8 +51,9 @@ class Sensitivities:
         space: Space,
         images: Tensor,
         fabric: Fabric,
+        task: Task | None = None,
     ) -> None:
-        self.build, self.space, self.fabric = build, space, fabric
+        self.build, self.space, self.fabric, self.task = build, space, fabric, task
         self.images = fabric.to_device(images)
         with torch.no_grad(), fabric.autocast():
             self.answers = model(self.images).float()
@@ -62,7 +63,7 @@ class Sensitivities:
         """For each candidate of each layer and stage, how much farther the answers are from the
         model's than with the given shape, if this size alone is changed.
 
-        The distance is the divergence of softened answers, as in distillation.
+        The distance is that of distillation: for classes, the divergence of softened answers.
         """
         sizes = {**shape.widths, **shape.depths}
         here = self._distance(shape)
@@ -94,16 +95,19 @@ class Sensitivities:
 
     def _distance(self, shape: Shape) -> Tensor:
         self.forward_images += len(self.images)
-        return divergence(self.build(shape), self.images, self.answers, self.fabric)
+        return divergence(self.build(shape), self.images, self.answers, self.fabric, self.task)
 
 
 @torch.no_grad()
-def divergence(network: nn.Module, images: Tensor, answers: Tensor, fabric: Fabric) -> Tensor:
-    """The softened divergence of the network's answers to these images from the given ones, with
-    the images' own statistics in its batch norms."""
+def divergence(
+    network: nn.Module, images: Tensor, answers: Tensor, fabric: Fabric, task: Task | None = None
+) -> Tensor:
+    """The divergence of the network's answers to these images from the given ones, with the images'
+    own statistics in its batch norms."""
     with batch_statistics(network.to(fabric.device)), fabric.autocast():
-        logits = network(images)
-    return kd_loss(logits.new_zeros(()), logits.float(), answers, weight=1.0).cpu()
+        outputs = network(images)
+    distance = (task or Classification()).distillation_loss
+    return distance(outputs.new_zeros(()), outputs.float(), answers, weight=1.0).cpu()
 
 
 class _PricedSizes:

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..task import Classification, Task
 from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
 
@@ -17,7 +17,12 @@ __all__ = ["fisher_importance"]
 
 
 def fisher_importance(
-    model: nn.Module, space: Space, batches: Iterable[Tensor], *, temperature: float = 4.0
+    model: nn.Module,
+    space: Space,
+    batches: Iterable[Tensor],
+    *,
+    task: Task | None = None,
+    temperature: float = 4.0,
 ) -> dict[str, Tensor]:
     """For each channel of each movable group, the Fisher information of a gate on it.
 
@@ -26,6 +31,7 @@ def fisher_importance(
     outputs of the network itself, so that no labels are needed: on images that it was trained on,
     the loss of a network has next to no gradient left.
     """
+    task = task or Classification()
     groups, model = ChannelGroups(space), copy.deepcopy(model).eval()
     outputs: dict[int, list[Tensor]] = defaultdict(list)
     normed = {layer.outputs for layer in space.layers if layer.kind == "norm"}
@@ -44,9 +50,7 @@ def fisher_importance(
     count, generator = 0, torch.Generator().manual_seed(0)
     for x in batches:
         outputs.clear()
-        logits = model(x) / temperature
-        answers = torch.multinomial(logits.detach().softmax(1).cpu(), 1, generator=generator)
-        loss = F.cross_entropy(logits, answers[:, 0].to(x.device), reduction="sum")
+        loss = task.surprise(model(x), generator, temperature)
         loss.backward()  # type: ignore[no-untyped-call]
         gates: dict[str, Tensor] = {}
         for index, tensors in outputs.items():

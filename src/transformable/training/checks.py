@@ -1,16 +1,48 @@
-"""Checks before any training: the network fits the images and the classes of the dataset."""
+"""Checks before any training: the network fits the images and the task of the dataset."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from ..data import Info
+from ..data import Dataset, Info
+from ..task import Classification, Task
 from ..user_code import first_line
 
-__all__ = ["check_outputs", "check_teacher", "check_weights"]
+__all__ = ["check_model", "check_outputs", "check_task", "check_teacher", "check_weights"]
+
+TRIED = 8  # images that an objective and a score are tried on
 
 
-def check_outputs(model: nn.Module, info: Info) -> None:
-    """Raise a ValueError unless one image gives one logit per class; one forward pass."""
+def check_model(model: Any) -> None:
+    """Raise a ValueError unless this is a network."""
+    if isinstance(model, type):
+        raise ValueError(
+            f"the model is the class {model.__name__}; give a network: {model.__name__}()"
+        )
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"the model is {type(model).__name__}; give a torch.nn.Module")
+
+
+def check_task(model: nn.Module, dataset: Dataset) -> None:
+    """Raise a ValueError unless the network's outputs are what the task is about, and the functions
+    of a task of one's own work with them."""
+
+    def first_images() -> tuple[Tensor, Tensor]:
+        device = next(model.parameters(), torch.empty(0)).device
+        x, y = next(dataset.train.ordered(min(TRIED, len(dataset.train))))
+        return x.to(device), y.to(device)
+
+    check_outputs(model, dataset.info, dataset.task)
+    with _evaluating(model):
+        dataset.task.try_out(model, first_images)
+
+
+def check_outputs(model: nn.Module, info: Info, task: Task | None = None) -> None:
+    """Raise a ValueError unless one image gives one logit per class, or what the task has instead;
+    one forward pass."""
     check_weights(model)
     like = next(model.parameters(), torch.empty(0))
     if like.dtype != torch.float32:
@@ -19,30 +51,15 @@ def check_outputs(model: nn.Module, info: Info) -> None:
             f"the model is in {kind}, and images are in float32: give model.float(), and precision "
             "bf16-mixed to compute in bfloat16"
         )
-    was_training = model.training
-    model.eval()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), _evaluating(model):
             output = model(torch.zeros(1, *info.input_shape, device=like.device))
     except Exception as error:
         size = "x".join(map(str, info.input_shape))
         raise ValueError(
             f"the model cannot take {info.name}'s images of {size}: {first_line(error)}"
         ) from error
-    finally:
-        model.train(was_training)
-    if not isinstance(output, torch.Tensor):
-        raise ValueError(f"the model gives {type(output).__name__} instead of a tensor of logits")
-    if output.ndim != 2 or len(output) != 1:
-        raise ValueError(
-            f"the model gives an output of {tuple(output.shape)} for one image of {info.name}, "
-            f"instead of (1, {info.num_classes})"
-        )
-    if output.shape[1] != info.num_classes:
-        raise ValueError(
-            f"the model gives {output.shape[1]} outputs, "
-            f"but {info.name} has {info.num_classes} classes"
-        )
+    (task or Classification()).check_output(output, info.name, info.num_classes)
 
 
 def check_weights(model: nn.Module) -> None:
@@ -61,9 +78,19 @@ def check_weights(model: nn.Module) -> None:
             )
 
 
-def check_teacher(teacher: nn.Module, info: Info) -> None:
+def check_teacher(teacher: nn.Module, info: Info, task: Task | None = None) -> None:
     """Raise a ValueError if the teacher is for other images or classes."""
     try:
-        check_outputs(teacher, info)
+        check_outputs(teacher, info, task)
     except ValueError as error:
         raise ValueError(f"the teacher does not fit: {error}") from None
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)

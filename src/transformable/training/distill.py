@@ -2,40 +2,45 @@
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from ..data import Dataset
-from ..settings import Distilling, Kd, Transfer
+from ..data import Data, Dataset, as_dataset
+from ..own_task import OwnObjective, OwnScore, own_task
+from ..settings import Distilling, Transfer
 from ..shape import Shape
 from ..slimming.slim import slim
 from ..slimming.sort_channels import sort_channels
+from ..task import Objective, Task
 from ..tracing.space import Space
-from .checks import check_teacher
+from .checks import check_model, check_task, check_teacher
 from .session import Session
-from .train import Objective, Trained, cross_entropy, train
+from .train import Trained, minimise
 
-__all__ = ["distill", "distillation", "kd_loss", "student_network"]
+__all__ = ["distill", "distillation", "student_network", "with_answers"]
 
 
 def distill(
     student: nn.Module,
-    dataset: Dataset,
+    dataset: Data,
     settings: Distilling | None = None,
     session: Session | None = None,
     *,
     teacher: nn.Module | None = None,
+    objective: OwnObjective | None = None,
+    score: OwnScore | None = None,
     after_epoch: Callable[[nn.Module], None] | None = None,
     epochs_before: float = 0.0,
 ) -> Trained:
     """Train ``student`` in place, as ``train`` does, with a teacher's answers as targets.
 
     ``slim`` and ``student_network`` make students; the teacher is not changed. Without ``kd`` in
-    ``settings.transfer`` only the labels are used, and no teacher is needed. ``after_epoch`` and
-    ``epochs_before`` are those of ``train``.
+    ``settings.transfer`` only the labels are used, and no teacher is needed. ``after_epoch`` may
+    change the network after the steps of each epoch. The learning rate goes on where a search of
+    the same schedule, that took ``epochs_before``, has stopped.
 
     >>> from transformable import models
     >>> from transformable.data import from_tensors
@@ -50,17 +55,23 @@ def distill(
     """
     settings = settings or Distilling()
     session = session or Session()
-    objective = None
+    check_model(student)
+    task = own_task(objective, score)
+    dataset = as_dataset(dataset, task, seed=session.seed)
+    if task is not None:
+        check_task(student, dataset)
     if "kd" in settings.transfer:
         if teacher is None:
             raise ValueError(f"transfer {settings.transfer!r} needs a teacher; or use none")
-        objective = distillation(teacher, dataset, settings, session.fabric)
-    return train(
+        minimised = distillation(teacher, dataset, settings, session.fabric)
+    else:
+        minimised = dataset.task.objective(settings.label_smoothing)
+    return minimise(
+        minimised,
         student,
         dataset,
         settings,
         session,
-        objective=objective,
         after_epoch=after_epoch,
         epochs_before=epochs_before,
     )
@@ -86,52 +97,35 @@ def student_network(
 def distillation(
     teacher: nn.Module, dataset: Dataset, settings: Distilling, fabric: Fabric
 ) -> Objective:
-    """Cross-entropy with the labels, and with the teacher's answers to the same images."""
-    check_teacher(teacher, dataset.info)
+    """The objective of the task, mixed with the match of the teacher's answers."""
+    check_teacher(teacher, dataset.info, dataset.task)
     teacher = copy.deepcopy(teacher).to(fabric.device).eval()
     teacher.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    of_labels = cross_entropy(settings.label_smoothing)
+    return with_answers(
+        dataset.task.objective(settings.label_smoothing),
+        teacher,
+        dataset.task,
+        fabric,
+        kd=settings.kd,
+        weight=settings.kd_lambda,
+        temperature=settings.temperature,
+    )
+
+
+def with_answers(
+    of_labels: Objective, teacher: nn.Module, task: Task, fabric: Fabric, **mixture: Any
+) -> Objective:
+    """An objective, mixed with the distance to a teacher's answers to the same images.
+
+    ``mixture`` is that of the ``distillation_loss`` of the task.
+    """
 
     def objective(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        with torch.no_grad(), fabric.autocast():
-            targets = teacher(x)
         outcome = of_labels(model, x, y)
-        loss = kd_loss(
-            outcome["loss"],
-            outcome["logits"].float(),
-            targets.float(),
-            kd=settings.kd,
-            weight=settings.kd_lambda,
-            temperature=settings.temperature,
-        )
-        return {"loss": loss, "logits": outcome["logits"]}
+        with torch.no_grad(), fabric.autocast():
+            answers = teacher(outcome["inputs"])
+        outputs = outcome["outputs"].float()
+        loss = task.distillation_loss(outcome["loss"], outputs, answers.float(), **mixture)
+        return {**outcome, "loss": loss}
 
     return objective
-
-
-def kd_loss(
-    of_labels: Tensor,
-    logits: Tensor,
-    targets: Tensor,
-    *,
-    kd: Kd = "soft",
-    weight: float = 0.9,
-    temperature: float = 4.0,
-) -> Tensor:
-    """The loss of the labels, mixed with the distance of the softened logits to the teacher's.
-
-    In ``soft`` the weight w is the teacher's: (1 - w) CE + w T² KL. In ``paper``, eq. 10 to the
-    letter, it is that of the labels: w CE + (1 - w) L_match.
-
-    >>> logits, labels = torch.zeros(1, 4), torch.tensor([0])
-    >>> of_labels = F.cross_entropy(logits, labels)  # log 4
-    >>> [round(float(kd_loss(of_labels, logits, logits, kd=kd)), 3) for kd in ("soft", "paper")]
-    [0.139, 1.386]
-    """
-    soft, hard = logits / temperature, targets / temperature
-    if kd == "paper":
-        return weight * of_labels + (1 - weight) * F.cross_entropy(soft, hard.softmax(1))
-    divergence = F.kl_div(
-        soft.log_softmax(1), hard.log_softmax(1), reduction="batchmean", log_target=True
-    )
-    return (1 - weight) * of_labels + weight * temperature**2 * divergence

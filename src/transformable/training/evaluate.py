@@ -1,13 +1,14 @@
-"""Accuracy and loss of a network on a split."""
+"""Scores and loss of a network on a split."""
 
+import math
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from lightning_fabric import Fabric
-from torch import Tensor, nn
+from torch import nn
 
 from ..data import Split
+from ..task import Classification, Task
 from .devices import make_fabric, sum_over_processes
 
 __all__ = ["evaluate"]
@@ -20,11 +21,13 @@ def evaluate(
     batch_size: int = 500,
     fabric: Fabric | None = None,
     after_batch: Callable[[int], None] | None = None,
+    task: Task | None = None,
 ) -> dict[str, float]:
     """Top-1 and top-5 accuracy as fractions, mean cross-entropy, and the number of images.
 
     With fewer than five classes, top-5 is over all of them. ``after_batch`` is called with the
-    number of batches done. Several processes share the images, and all get the same result.
+    number of batches done. Several processes share the images, and all get the same result. With a
+    task of one's own (``data.task``) it is ``score`` and the mean of the objective.
 
     >>> from transformable.data import from_tensors
     >>> images = torch.ones(4, 1, 2, 2), torch.tensor([0, 0, 0, 1])
@@ -33,12 +36,12 @@ def evaluate(
     >>> evaluate(net, from_tensors(images, images, validation=0).test)["accuracy"]
     0.75
     """
-    fabric = fabric or make_fabric()
+    fabric, task = fabric or make_fabric(), task or Classification()
     model.to(fabric.device)
     was_training = model.training
     model.eval()
     exact = torch.float32 if fabric.device.type == "mps" else torch.float64
-    sums = torch.zeros(4, dtype=exact, device=fabric.device)
+    sums = torch.zeros(2 + len(task.scores), dtype=exact, device=fabric.device)
     try:
         with torch.no_grad():
             if fabric.world_size > 1:
@@ -49,21 +52,16 @@ def evaluate(
             for done, (x, y) in enumerate(batches, start=1):
                 (x, y) = fabric.to_device((x, y))
                 with fabric.autocast():
-                    logits = model(x)
-                sums += _sums(logits.float(), y).to(exact)
+                    found = task.sums(model, x, y)
+                sums += torch.cat([found, found.new_tensor([len(x)])]).to(sums)
                 if after_batch is not None:
                     after_batch(done)
     finally:
         model.train(was_training)
-    (loss, top1, top5, n) = sum_over_processes(fabric, sums).tolist()
+    (loss, *scores, n) = sum_over_processes(fabric, sums).tolist()
     if n == 0:
         raise ValueError("there are no images to evaluate on")
-    return {"accuracy": top1 / n, "top5": top5 / n, "loss": loss / n, "n": int(n)}
-
-
-def _sums(logits: Tensor, y: Tensor) -> Tensor:
-    """Sums over a batch: loss, top-1 right, top-5 right, and images."""
-    guesses = logits.topk(min(5, logits.shape[1]), dim=1).indices
-    right = guesses == y[:, None]
-    loss = F.cross_entropy(logits, y, reduction="sum")
-    return torch.stack([loss, right[:, 0].sum(), right.sum(), torch.tensor(len(y)).to(loss)])
+    means = {name: value / n for name, value in zip(task.scores, scores, strict=True)}
+    if math.isnan(means[task.scores[0]]):
+        raise ValueError(f"the {task.scores[0]} of {int(n)} images is not a number")
+    return {**means, "loss": loss / n, "n": int(n)}

@@ -8,24 +8,22 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from ..data import Dataset, Split
+from ..data import Data, Dataset, Split, as_dataset
+from ..own_task import OwnObjective, OwnScore, own_task
 from ..seeds import generator
 from ..settings import Training
+from ..task import Objective, Task
 from .checkpoints import Checkpointer, LoopState
-from .checks import check_weights
+from .checks import check_model, check_task, check_weights
 from .devices import sum_over_processes
 from .epoch_log import EpochLog, Row
 from .evaluate import evaluate
 from .session import Session
 
-__all__ = ["Objective", "Trained", "check_steps", "cross_entropy", "learning_rate", "train"]
-
-Objective = Callable[[nn.Module, Tensor, Tensor], dict[str, Tensor]]
-"""``objective(model, x, y)`` returns at least ``loss``, which is minimised, and ``logits``."""
+__all__ = ["Trained", "check_steps", "learning_rate", "minimise", "train"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,33 +31,43 @@ class Trained:
     """A trained network and its results on the test set."""
 
     model: nn.Module
-    accuracy: float
-    top5: float
+    tested: dict[str, float]
+    """The scores of the task: ``accuracy`` and ``top5``, or ``score``."""
     n: int
     history: list[dict[str, Any]]
     """One row an epoch, as in metrics.csv."""
 
+    @property
+    def accuracy(self) -> float:
+        return self.tested["accuracy"]
+
+    @property
+    def top5(self) -> float:
+        return self.tested["top5"]
+
+    @property
+    def score(self) -> float:
+        """The score that counts: the accuracy, if there are classes."""
+        return next(iter(self.tested.values()))
+
     def scores(self) -> dict[str, Any]:
         """The results on the test set and the seconds of training, as in result.json."""
         seconds = sum(row["seconds"] for row in self.history)
-        return {"accuracy": self.accuracy, "top5": self.top5, "n": self.n, "seconds": seconds}
+        return {**self.tested, "n": self.n, "seconds": seconds}
 
 
 def train(
     model: nn.Module,
-    dataset: Dataset,
+    dataset: Data,
     settings: Training | None = None,
     session: Session | None = None,
     *,
-    objective: Objective | None = None,
-    after_epoch: Callable[[nn.Module], None] | None = None,
-    epochs_before: float = 0.0,
+    objective: OwnObjective | None = None,
+    score: OwnScore | None = None,
 ) -> Trained:
     """Train ``model`` in place, and test it once at the end.
 
-    ``after_epoch`` may change the network after the steps of each epoch. After a search that has
-    trained the network for ``epochs_before``, the learning rate and the order of the images go on
-    where it has stopped: if that is inside of an epoch, the first one here is the rest of it.
+    ``dataset``, ``objective`` and ``score`` are those of ``prune``.
 
     If the session has a run folder, state and metrics are kept there, SIGINT and SIGTERM save and
     raise ``Interrupted``, and the next call continues from the last checkpoint, to the same bits.
@@ -72,8 +80,32 @@ def train(
     """
     settings = settings or Training()
     session = session or Session()
-    fabric, progress = session.fabric, session.progress
-    objective = objective or cross_entropy(settings.label_smoothing)
+    check_model(model)
+    task = own_task(objective, score)
+    dataset = as_dataset(dataset, task, seed=session.seed)
+    if task is not None:
+        check_task(model, dataset)
+    plain = dataset.task.objective(settings.label_smoothing)
+    return minimise(plain, model, dataset, settings, session)
+
+
+def minimise(
+    objective: Objective,
+    model: nn.Module,
+    dataset: Dataset,
+    settings: Training,
+    session: Session,
+    *,
+    after_epoch: Callable[[nn.Module], None] | None = None,
+    epochs_before: float = 0.0,
+) -> Trained:
+    """Train ``model`` in place by an objective, and test it once at the end.
+
+    ``after_epoch`` may change the network after the steps of each epoch. After a search that has
+    trained the network for ``epochs_before``, the learning rate and the order of the images go on
+    where it has stopped: if that is inside of an epoch, the first one here is the rest of it.
+    """
+    fabric, progress, task = session.fabric, session.progress, dataset.task
     size = settings.batch_size
     steps = check_steps(dataset.train, size, fabric.world_size)
     check_weights(model)
@@ -86,7 +118,7 @@ def train(
 
     def score(split: Split) -> dict[str, float]:
         stop = checkpointer.during_evaluation
-        return evaluate(model, split, batch_size=size, fabric=fabric, after_batch=stop)
+        return evaluate(model, split, batch_size=size, fabric=fabric, after_batch=stop, task=task)
 
     with checkpointer, preserve_random_state(fabric):
         state = checkpointer.restore()
@@ -107,7 +139,7 @@ def train(
                 fabric.backward(outcome["loss"])
                 optimizer.step()
                 state.step += 1
-                log.add(_step_row(state.step, outcome, y))
+                log.add(_step_row(state.step, task, outcome, y))
                 progress.advance(state.step)
                 checkpointer.after_step(log.flush)
             log.flush()
@@ -115,9 +147,9 @@ def train(
                 after_epoch(model)
                 state.edited = epoch + 1
             validation = score(dataset.validation) if len(dataset.validation) else {}
-            log.close_epoch(_epoch_row(state, lr_at(state.step - 1), validation))
+            log.close_epoch(_epoch_row(state, task, lr_at(state.step - 1), validation))
             checkpointer.save_epoch()
-            progress.note(_summary(state.history[-1], settings.epochs))
+            progress.note(_summary(state.history[-1], task, settings.epochs))
         progress.note("testing")
         tested = score(dataset.test)
 
@@ -125,25 +157,10 @@ def train(
         session.run.save_weights(model)
     return Trained(
         model=model,
-        accuracy=tested["accuracy"],
-        top5=tested["top5"],
+        tested={name: tested[name] for name in task.scores},
         n=int(tested["n"]),
         history=state.history,
     )
-
-
-def cross_entropy(label_smoothing: float = 0.0) -> Objective:
-    """The objective of plain training."""
-
-    def objective(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        logits = model(x)
-        if not isinstance(logits, Tensor):
-            kind = type(logits).__name__
-            raise ValueError(f"in training the model gives {kind} instead of a tensor of logits")
-        loss = F.cross_entropy(logits, y, label_smoothing=label_smoothing)
-        return {"loss": loss, "logits": logits}
-
-    return objective
 
 
 def learning_rate(step: int, *, total: int, warmup: int, peak: float) -> float:
@@ -213,53 +230,52 @@ def seed_step(fabric: Fabric, purpose: str, seed: int, step: int) -> None:
         torch.cuda.manual_seed(number)
 
 
-def _step_row(step: int, outcome: dict[str, Tensor], y: Tensor) -> Row:
+def _step_row(step: int, task: Task, outcome: dict[str, Tensor], y: Tensor) -> Row:
     """The values of one step, still on the device."""
-    right = (outcome["logits"].detach().argmax(1) == y).sum()
-    return {"step": step, "loss": outcome["loss"].detach(), "right": right, "seen": len(y)}
+    sums = task.training_sums(outcome["outputs"], y)
+    return {"step": step, "seen": len(y), "loss": outcome["loss"].detach(), **sums}
 
 
 def _read_losses(fabric: Fabric, rows: list[Row]) -> list[Row]:
     """The values of some steps as numbers, summed over the images of all processes."""
     if not rows:
         return []
-    losses, rights = (
-        torch.stack([row[name] for row in rows]).tolist() for name in ("loss", "right")
-    )
+    _, _, *names = rows[0]
+    columns = [torch.stack([row[name] for row in rows]).tolist() for name in names]
     sums = [
-        [loss * row["seen"], right, row["seen"]]
-        for loss, right, row in zip(losses, rights, rows, strict=True)
+        [loss * row["seen"], *scores, row["seen"]]
+        for row, loss, *scores in zip(rows, *columns, strict=True)
     ]
     if fabric.world_size > 1:
         own = torch.tensor(sums, dtype=torch.float64, device=fabric.device)
         sums = sum_over_processes(fabric, own).tolist()
-    for row, (loss, _, _) in zip(rows, sums, strict=True):
+    for row, (loss, *_) in zip(rows, sums, strict=True):
         if not math.isfinite(loss):
             raise ValueError(
                 f"the loss is not a finite number at step {row['step']}; use a lower lr"
             )
-    return [{"loss": loss, "right": int(right), "seen": int(seen)} for loss, right, seen in sums]
+    return [dict(zip((*names, "seen"), values, strict=True)) for values in sums]
 
 
-def _epoch_row(state: LoopState, lr: float, validation: dict[str, float]) -> Row:
+def _epoch_row(state: LoopState, task: Task, lr: float, validation: dict[str, float]) -> Row:
     """The row of metrics.csv for the running epoch."""
-    loss, right, seen = (sum(row[name] for row in state.rows) for name in ("loss", "right", "seen"))
+    sums = {name: sum(row[name] for row in state.rows) for name in state.rows[0]}
+    seen = sums.pop("seen")
     return {
         "epoch": len(state.history) + 1,
         "step": state.step,
         "lr": lr,
-        "train_loss": loss / seen,
-        "train_accuracy": right / seen,
-        "validation_loss": validation.get("loss"),
-        "validation_accuracy": validation.get("accuracy"),
-        "validation_top5": validation.get("top5"),
+        **{f"train_{name}": value / seen for name, value in sums.items()},
+        **{f"validation_{name}": validation.get(name) for name in ("loss", *task.scores)},
         "seconds": state.seconds,
         "samples_per_second": seen / max(state.seconds, 1e-9),
     }
 
 
-def _summary(row: dict[str, Any], epochs: int) -> str:
+def _summary(row: dict[str, Any], task: Task, epochs: int) -> str:
     text = f"epoch {row['epoch']}/{epochs}: loss {row['train_loss']:.3f}"
-    if row["validation_accuracy"] is not None:
-        text += f", validation {row['validation_accuracy']:.1%}"
+    score = row[f"validation_{task.scores[0]}"]
+    if score is not None:
+        shown = f"{score:.1%}" if task.scores[0] == "accuracy" else f"{score:.4g}"
+        text += f", validation {shown}"
     return text

@@ -1,0 +1,196 @@
+"""A task of a user's own: an objective and a score, each a function of the model and a batch."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .settings import Kd
+from .task import Objective, Task
+from .user_code import first_line
+
+__all__ = ["Batch", "OwnObjective", "OwnScore", "OwnTask", "own_task"]
+
+Batch = tuple[Tensor, Tensor]
+"""Images and targets."""
+OwnObjective = Callable[[nn.Module, Batch], Tensor]
+"""``objective(model, batch)`` calls the model once and returns a loss, one number."""
+OwnScore = Callable[[nn.Module, Batch], Any]
+"""``score(model, batch)`` returns the mean of a batch, or one number for each of its images; higher
+is better."""
+
+NOISE = 0.3
+"""Outputs are read as normal distributions: their deviation, as a share of the deviation of an
+output over the images. Changes of the outputs then weigh about as much as those of softened class
+logits."""
+FLOOR = 1e-6  # least variance of an output, as a share of its mean square
+
+
+@dataclass(frozen=True)
+class OwnTask(Task):
+    """An objective and a score of a user's own; the outputs are any tensor (N, ...).
+
+    Outputs are compared by their squared distance, each channel in units of its variance over the
+    images: the divergence of normal distributions with these means.
+    """
+
+    own_objective: OwnObjective
+    own_score: OwnScore
+
+    scores = ("score",)
+
+    def names(self) -> dict[str, str]:
+        return {"objective": _name(self.own_objective), "score": _name(self.own_score)}
+
+    def objective(self, label_smoothing: float = 0.0) -> Objective:
+        if label_smoothing:
+            raise ValueError(
+                "label_smoothing is for class labels, not for an objective of your own"
+            )
+
+        def objective(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+            with _recorded_calls(model) as calls:
+                loss = self.own_objective(model, (x, y))
+            if len(calls) != 1:
+                raise ValueError(
+                    f"objective {_name(self.own_objective)} calls the model {len(calls)} times; it "
+                    "must call it once for a batch"
+                )
+            return {"loss": self._scalar(loss), "inputs": calls[0][0], "outputs": calls[0][1]}
+
+        return objective
+
+    def sums(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        loss = self._scalar(self.own_objective(model, (x, y))).detach().cpu().double()
+        score = self._score_sum(self.own_score(model, (x, y)), len(x))
+        return torch.stack([len(x) * loss, score])
+
+    def training_sums(self, outputs: Tensor, y: Tensor) -> dict[str, Tensor]:
+        return {}  # the score takes the model, not its outputs
+
+    def distillation_loss(
+        self,
+        of_labels: Tensor,
+        outputs: Tensor,
+        answers: Tensor,
+        *,
+        kd: Kd = "soft",
+        weight: float = 0.9,
+        temperature: float = 4.0,
+    ) -> Tensor:
+        distance = ((outputs - answers).square() / (2 * _noise(answers))).mean()
+        own = weight if kd == "paper" else 1 - weight
+        return own * of_labels + (1 - own) * distance
+
+    def surprise(self, outputs: Tensor, generator: torch.Generator, temperature: float) -> Tensor:
+        variance = _noise(outputs.detach())
+        drawn = torch.randn(outputs.shape, generator=generator).to(outputs.device)
+        answers = outputs.detach() + variance.sqrt() * drawn
+        return ((outputs - answers).square() / (2 * variance)).sum()
+
+    def check_output(self, output: Any, name: str, num_classes: int) -> None:
+        if not isinstance(output, Tensor) or not output.ndim or len(output) != 1:
+            what = f"a tensor of {tuple(output.shape)}" if isinstance(output, Tensor) else ""
+            raise ValueError(
+                f"the model gives {what or type(output).__name__} for one image of {name}, instead "
+                "of one tensor (1, ...)"
+            )
+
+    def try_out(self, model: nn.Module, images: Callable[[], Batch]) -> None:
+        x, y = images()
+        loss = _called(self.own_objective, "objective", lambda: self.objective()(model, x, y))
+        if not loss["loss"].requires_grad:
+            raise ValueError(
+                f"objective {_name(self.own_objective)} gives a loss without a gradient; compute "
+                "it from the outputs of the model with torch"
+            )
+        _called(self.own_score, "score", lambda: self.sums(model, x, y))
+
+    def _scalar(self, loss: Any) -> Tensor:
+        if isinstance(loss, Tensor) and loss.numel() == 1 and loss.is_floating_point():
+            return loss.reshape(())
+        raise ValueError(
+            f"objective {_name(self.own_objective)} gives {_described(loss)} instead of a tensor "
+            "with one number"
+        )
+
+    def _score_sum(self, score: Any, images: int) -> Tensor:
+        try:
+            values = torch.as_tensor(score, dtype=torch.float64, device="cpu").detach()
+        except (TypeError, ValueError, RuntimeError):
+            values = None
+        if values is not None and values.ndim == 0:
+            return images * values
+        if values is not None and values.shape == (images,):
+            return values.sum()
+        raise ValueError(
+            f"score {_name(self.own_score)} gives {_described(score)} for {images} images instead "
+            "of one number, or one for each image"
+        )
+
+
+def own_task(objective: OwnObjective | None, score: OwnScore | None) -> OwnTask | None:
+    """The task of a user's functions, or None if there are none.
+
+    >>> own_task(None, lambda model, batch: 0.0)
+    Traceback (most recent call last):
+    ValueError: there is a score but no objective; give both
+    """
+    if objective is None and score is None:
+        return None
+    if objective is None or score is None:
+        here, absent = ("score", "objective") if objective is None else ("objective", "score")
+        raise ValueError(
+            f"there is a{'n' * (here == 'objective')} {here} but no {absent}; give both"
+        )
+    for name, function in (("objective", objective), ("score", score)):
+        if not callable(function):
+            raise ValueError(
+                f"{name} is {_described(function)}; give a function of the model and a batch"
+            )
+    return OwnTask(objective, score)
+
+
+def _noise(outputs: Tensor) -> Tensor:
+    """The variance of the normal distribution that an output stands for, by channel."""
+    others = [axis for axis in range(outputs.ndim) if axis != 1]
+    variance = outputs.var(others, correction=0, keepdim=True)
+    # an output that is nearly the same for all images must not outweigh the others
+    variance = variance.maximum(FLOOR * outputs.square().mean(others, keepdim=True))
+    return NOISE**2 * variance.where(variance > 0, 1.0)
+
+
+@contextmanager
+def _recorded_calls(model: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
+    """Inside, what the model is given and what it gives is added to a list."""
+    calls: list[tuple[Tensor, Tensor]] = []
+    hook = model.register_forward_hook(lambda _, given, output: calls.append((given[0], output)))
+    try:
+        yield calls
+    finally:
+        hook.remove()
+
+
+def _called(function: Callable[..., Any], what: str, call: Callable[[], Any]) -> Any:
+    """The result of a call in which a user's function may fail."""
+    try:
+        return call()
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"{what} {_name(function)} fails on the first images: {first_line(error)}"
+        ) from error
+
+
+def _name(function: Any) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a {str(value.dtype)[6:]} tensor of shape {tuple(value.shape)}"
+    return repr(value) if isinstance(value, float | int | str | None) else type(value).__name__

@@ -1,0 +1,173 @@
+"""What a network learns, how it is scored, and how far its outputs are from those of another.
+
+``Classification`` is the default; ``own_task.py`` has the one that users make.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .settings import Kd
+
+__all__ = ["Classification", "Objective", "Task", "cross_entropy", "kd_loss"]
+
+Objective = Callable[[nn.Module, Tensor, Tensor], dict[str, Tensor]]
+"""``objective(model, x, y)`` returns ``loss``, which is minimised, and the ``inputs`` and
+``outputs`` of the model."""
+
+
+class Task(ABC):
+    """What a network learns from images and targets."""
+
+    scores: ClassVar[tuple[str, ...]]
+    """The names of its scores, the one that counts first."""
+
+    @abstractmethod
+    def names(self) -> dict[str, str]:
+        """What tells this task from others in the settings of a run."""
+
+    @abstractmethod
+    def objective(self, label_smoothing: float = 0.0) -> Objective:
+        """What plain training minimises."""
+
+    @abstractmethod
+    def sums(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        """The loss and each of the ``scores`` of a model in evaluation mode, summed over images."""
+
+    @abstractmethod
+    def training_sums(self, outputs: Tensor, y: Tensor) -> dict[str, Tensor]:
+        """Scores, summed over images, that can be told from the outputs of a training step."""
+
+    @abstractmethod
+    def distillation_loss(
+        self,
+        of_labels: Tensor,
+        outputs: Tensor,
+        answers: Tensor,
+        *,
+        kd: Kd = "soft",
+        weight: float = 0.9,
+        temperature: float = 4.0,
+    ) -> Tensor:
+        """The loss of the objective, mixed with the distance of the outputs to a teacher's answers;
+        ``weight`` is that of the distance in ``soft``, that of the objective in ``paper``."""
+
+    @abstractmethod
+    def surprise(self, outputs: Tensor, generator: torch.Generator, temperature: float) -> Tensor:
+        """The negative log-likelihood, summed over images, of answers that are drawn from what the
+        outputs say themselves."""
+
+    @abstractmethod
+    def check_output(self, output: Any, name: str, num_classes: int) -> None:
+        """Raise a ValueError unless the output for one image of this dataset is one to learn."""
+
+    @abstractmethod
+    def try_out(self, model: nn.Module, images: Callable[[], tuple[Tensor, Tensor]]) -> None:
+        """Raise a ValueError unless a model in evaluation mode can learn from some images, which
+        are read when they are asked for."""
+
+
+@dataclass(frozen=True)
+class Classification(Task):
+    """Cross-entropy and accuracy of class logits (N, classes), and integer labels."""
+
+    scores = ("accuracy", "top5")
+
+    def names(self) -> dict[str, str]:
+        return {}
+
+    def objective(self, label_smoothing: float = 0.0) -> Objective:
+        return cross_entropy(label_smoothing)
+
+    def sums(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        logits = model(x).float()
+        guesses = logits.topk(min(5, logits.shape[1]), dim=1).indices
+        right = guesses == y[:, None]
+        loss = F.cross_entropy(logits, y, reduction="sum")
+        return torch.stack([loss, right[:, 0].sum(), right.sum()])
+
+    def training_sums(self, outputs: Tensor, y: Tensor) -> dict[str, Tensor]:
+        return {"accuracy": (outputs.detach().argmax(1) == y).sum()}
+
+    def distillation_loss(
+        self,
+        of_labels: Tensor,
+        outputs: Tensor,
+        answers: Tensor,
+        *,
+        kd: Kd = "soft",
+        weight: float = 0.9,
+        temperature: float = 4.0,
+    ) -> Tensor:
+        return kd_loss(of_labels, outputs, answers, kd=kd, weight=weight, temperature=temperature)
+
+    def surprise(self, outputs: Tensor, generator: torch.Generator, temperature: float) -> Tensor:
+        logits = outputs / temperature
+        answers = torch.multinomial(logits.detach().softmax(1).cpu(), 1, generator=generator)
+        return F.cross_entropy(logits, answers[:, 0].to(logits.device), reduction="sum")
+
+    def check_output(self, output: Any, name: str, num_classes: int) -> None:
+        if not num_classes:
+            raise ValueError(f"{name} has no classes; give an objective and a score")
+        if not isinstance(output, Tensor):
+            kind = type(output).__name__
+            raise ValueError(f"the model gives {kind} instead of a tensor of logits")
+        if output.ndim != 2 or len(output) != 1:
+            raise ValueError(
+                f"the model gives an output of {tuple(output.shape)} for one image of {name}, "
+                f"instead of (1, {num_classes})"
+            )
+        if output.shape[1] != num_classes:
+            raise ValueError(
+                f"the model gives {output.shape[1]} outputs, but {name} has {num_classes} classes"
+            )
+
+    def try_out(self, model: nn.Module, images: Callable[[], tuple[Tensor, Tensor]]) -> None:
+        pass  # what the output must look like is known without them
+
+
+def cross_entropy(label_smoothing: float = 0.0) -> Objective:
+    """The objective of plain training to classify."""
+
+    def objective(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        logits = model(x)
+        if not isinstance(logits, Tensor):
+            kind = type(logits).__name__
+            raise ValueError(f"in training the model gives {kind} instead of a tensor of logits")
+        loss = F.cross_entropy(logits.float(), y, label_smoothing=label_smoothing)
+        return {"loss": loss, "inputs": x, "outputs": logits}
+
+    return objective
+
+
+def kd_loss(
+    of_labels: Tensor,
+    logits: Tensor,
+    targets: Tensor,
+    *,
+    kd: Kd = "soft",
+    weight: float = 0.9,
+    temperature: float = 4.0,
+) -> Tensor:
+    """The loss of the labels, mixed with the distance of the softened logits to the teacher's.
+
+    In ``soft`` the weight w is the teacher's: (1 - w) CE + w T² KL. In ``paper``, eq. 10 to the
+    letter, it is that of the labels: w CE + (1 - w) L_match.
+
+    >>> logits, labels = torch.zeros(1, 4), torch.tensor([0])
+    >>> of_labels = F.cross_entropy(logits, labels)  # log 4
+    >>> [round(float(kd_loss(of_labels, logits, logits, kd=kd)), 3) for kd in ("soft", "paper")]
+    [0.139, 1.386]
+    """
+    soft, hard = logits / temperature, targets / temperature
+    if kd == "paper":
+        return weight * of_labels + (1 - weight) * F.cross_entropy(soft, hard.softmax(1))
+    divergence = F.kl_div(
+        soft.log_softmax(1), hard.log_softmax(1), reduction="batchmean", log_target=True
+    )
+    return (1 - weight) * of_labels + weight * temperature**2 * divergence
