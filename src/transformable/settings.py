@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, ge
 
 __all__ = [
     "FRACTION",
+    "MILLION",
     "Distilling",
     "Kd",
     "Metric",
@@ -68,16 +69,17 @@ def between(low: float, high: float) -> Constraint:
 
 
 FRACTION = Constraint("at least 0 and below 1", lambda value: 0 <= value < 1)
+MILLION = Constraint("at most 1,000,000", lambda value: value <= 1_000_000)
 UP_TO_ONE = Constraint("from 0 to 1", lambda value: 0 <= value <= 1)
 
 
 def check_fields(config: Any) -> None:
     """Raise a ValueError for the first field whose value its annotation does not allow."""
-    for name, (choices, constraints, required) in _rules(config.__class__).items():
+    for name, (choices, constraints, text) in _rules(config.__class__).items():
         value = getattr(config, name)
         if value is None:
             continue
-        if required and value == "":
+        if text and value == "":
             raise ValueError(f"{name} must not be empty")
         if choices and value not in choices:
             raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
@@ -88,7 +90,7 @@ def check_fields(config: Any) -> None:
 
 @lru_cache
 def _rules(kind: Any) -> Mapping[str, tuple[tuple[str, ...], tuple[Constraint, ...], bool]]:
-    """For each field its choices, its constraints, and whether it is text that may not be empty."""
+    """For each field its choices, its constraints, and whether it is text (never empty)."""
     hints = get_type_hints(kind, include_extras=True)
     rules = {}
     for field in fields(kind):
@@ -98,7 +100,7 @@ def _rules(kind: Any) -> Mapping[str, tuple[tuple[str, ...], tuple[Constraint, .
             hint, *extras = get_args(hint)
             constraints = tuple(extra for extra in extras if isinstance(extra, Constraint))
         choices = get_args(hint) if get_origin(hint) is Literal else ()
-        rules[field.name] = (choices, constraints, hint is str)
+        rules[field.name] = (choices, constraints, hint in (str, str | None))
     return rules
 
 
@@ -129,9 +131,9 @@ class Training:
     ValueError: batch_size must be at least 1, not 0
     """
 
-    epochs: Annotated[int, at_least(1)] = 10
+    epochs: Annotated[int, at_least(1), MILLION] = 10
     """Passes over the training set."""
-    batch_size: Annotated[int, at_least(1)] = 64
+    batch_size: Annotated[int, at_least(1), MILLION] = 64
     """Images per step, over all devices together."""
     lr: Annotated[float, above(0)] = 0.1
     """Highest learning rate, reached at the end of the warm-up."""
@@ -160,7 +162,7 @@ class Searching(Training):
     ValueError: select=1 leaves the logits without a gradient, ...
     """
 
-    epochs: Annotated[int, at_least(0)] = 10
+    epochs: Annotated[int, at_least(0), MILLION] = 10
     """Passes over the training images; with images=halves each of them teaches either the weights
     or the sizes (0: the shape is derived from the probabilities at the start)."""
     sort: bool = True
@@ -178,7 +180,7 @@ class Searching(Training):
     inherit: bool = False
     """Start the small network from the weights that the search has trained, and continue the
     schedule of the learning rate in its training."""
-    judged: Annotated[int, at_least(0)] = 0
+    judged: Annotated[int, at_least(0), MILLION] = 0
     """How many shapes are drawn from the learned probabilities and compared on held-out images; the
     best is taken (0: the most probable one)."""
     hold_epochs: Annotated[float, at_least(0)] = 0.0

@@ -13,6 +13,7 @@ from tyro.conf import arg
 from ..presets import PRESETS
 from ..settings import (
     FRACTION,
+    MILLION,
     RATIOS,
     Constraint,
     Distilling,
@@ -34,7 +35,7 @@ __all__ = ["MAY_DIFFER", "Distill", "RunOptions", "Search", "SpaceOptions", "Tra
 Text = Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")]
 File = Annotated[str | None, arg(metavar="FILE", help_behavior_hint="")]
 Folder = Annotated[str | None, arg(metavar="DIR", help_behavior_hint="")]
-Whole = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
+Whole = Annotated[int | None, arg(metavar="INT", help_behavior_hint=""), MILLION]
 Count = Annotated[Whole, at_least(1)]
 Numbers = Annotated[tuple[float, ...], arg(metavar="X Y Z", help_behavior_hint="")]
 List = Annotated[str, arg(metavar="A,B,..")]
@@ -168,7 +169,7 @@ class Search(SpaceOptions, RunOptions, Searching):
     """What the network may cost: a fraction of what it costs now (0.5) or a number (20M)."""
     weights: Text = None
     """Trained weights to start from: a file, or the run folder of tas train."""
-    pretrain_epochs: Annotated[int, at_least(0)] = PRESETS["quick"].pretrain_epochs
+    pretrain_epochs: Annotated[int, at_least(0), MILLION] = PRESETS["quick"].pretrain_epochs
     """Without them: epochs of plain training before the search."""
     validation: Annotated[float, FRACTION] = 0.0
     """Share of the training set that is held out of the search (0: none)."""

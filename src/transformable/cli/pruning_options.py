@@ -10,7 +10,7 @@ from tyro.conf import arg
 
 from ..methods import METHODS
 from ..presets import quick_search, quick_student, quick_teacher
-from ..settings import Distilling, Searching, Training, Transfer, at_least, between
+from ..settings import MILLION, Distilling, Searching, Training, Transfer, at_least, between
 from .options import Count, List, RunOptions, SpaceOptions, Text, Whole
 
 ALL_METHODS = ",".join(METHODS)
@@ -104,7 +104,7 @@ class TrialOptions(PruningOptions):
 
     methods: List = "tas"
     """Which methods: those of tas prune --help, or path.py:function."""
-    seeds: Annotated[int, at_least(1)] = 3
+    seeds: Annotated[int, at_least(1), MILLION] = 3
     """How many seeds, counted from --seed; the teacher is trained with the first."""
     transfer: List = "init"
     """How the small networks are trained: one or more of none, init, kd, init+kd."""
@@ -192,7 +192,7 @@ class Sweep(TrialOptions):
     given the same teacher.
     """
 
-    seeds: Annotated[int, at_least(1)] = 1
+    seeds: Annotated[int, at_least(1), MILLION] = 1
     """How many seeds, counted from --seed; the teacher is trained with the first."""
     budgets: List = "0.3,0.5,0.7"
     """What the network may cost: fractions of what it costs now (0.5) or numbers (20M)."""
