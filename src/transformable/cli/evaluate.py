@@ -13,7 +13,7 @@ from ..training.devices import make_fabric
 from ..training.evaluate import evaluate as evaluate_model
 from .jobs import load_run, load_source
 from .outcome import Outcome
-from .progress_bar import ProgressBar
+from .progress_bar import show_progress
 from .query_options import Evaluate
 
 __all__ = ["evaluate", "trained_on"]
@@ -42,7 +42,7 @@ def evaluate(options: Evaluate, command: str) -> Outcome:
         load_weights(model, options.weights)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     batches = -(-len(dataset.test) // options.batch_size)
-    with ProgressBar() as bar:
+    with show_progress() as bar:
         bar.start("testing", batches, 0)
         size = options.batch_size
         scores = evaluate_model(

@@ -111,6 +111,7 @@ def search_all(
     parts = images_of(dataset.train, settings, seed)
     size = settings.batch_size
     steps = min(check_steps(part, size, fabric.world_size) for part in parts)
+    progress.start("preparing", 0, 0)
     files = SearchFiles(run, space)
     teacher = _frozen(model, fabric)
     model = _prepared(model, space, dataset.train, settings, session)
@@ -130,6 +131,9 @@ def search_all(
         state = checkpointer.restore()
         files.restore(state)
         log = EpochLog(state, on_flush=files.append_steps)
+        if settings.start == "answers" and not state.step:
+            progress.start("measuring sizes", 0, 0)
+            target.at(0)
         progress.start("searching", settings.epochs * steps, state.step)
         if state.step:
             search_step.set_temperature(state.step - 1)

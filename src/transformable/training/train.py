@@ -111,7 +111,7 @@ def train(
             log.close_epoch(_epoch_row(state, lr_at(state.step - 1), validation))
             checkpointer.save_epoch()
             progress.note(_summary(state.history[-1], settings.epochs))
-        progress.note("testing")
+        progress.start("testing", 0, 0)
         tested = score(dataset.test)
 
     if session.run is not None:
