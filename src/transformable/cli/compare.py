@@ -86,11 +86,11 @@ def plan_comparison(
     methods = split(options.methods)
     for method in methods:
         load_method(method)
-    info = data.info(options.data, options.data_dir)
+    info = data.info(options.data, options.data_dir, image_size=options.image_size)
     model = build_for_dataset(options.model, info)
     space = trace_space(options, model, info)
     if options.teacher is not None and not (folder / "teacher" / "result.json").is_file():
-        load_trained(model, options.model, options.teacher)
+        load_trained(model, options.model, options.teacher, options.new_head)
     targets = {
         budget: Budget.of(budget, space, metric=options.metric, tolerance=options.tolerance)
         for budget in budgets
@@ -115,7 +115,7 @@ def plan_comparison(
             "targets": {name: target.target() for name, target in targets.items()},
             "teacher": {"macs": macs(space, space.full), "params": params(space, space.full)},
             "passes": options.all_passes(),
-            "given": options.teacher is not None,
+            "given": options.given,
         },
     )
 

@@ -33,6 +33,8 @@ def evaluate(options: Evaluate, command: str) -> Outcome:
         raise ValueError("nothing to evaluate: give a run folder, or --model and --weights")
     if options.mean or options.std:
         source |= {"mean": options.mean, "std": options.std}
+    if options.image_size is not None:
+        source["image_size"] = options.image_size
     dataset = load_source(source, download=options.download, workers=options.workers)
     if options.run is not None:
         model = load_run(Path(options.run), options.model, dataset.info)
@@ -49,6 +51,7 @@ def evaluate(options: Evaluate, command: str) -> Outcome:
             model, dataset.test, batch_size=size, fabric=fabric, after_batch=bar.advance
         )
     result = {name: scores[name] for name in ("accuracy", "top5", "loss", "n")}
+    result["num_classes"] = dataset.info.num_classes
     return Outcome(title=f"{source['model']} on {source['data']}", result=result)
 
 
@@ -58,7 +61,7 @@ def trained_on(
     """The network, dataset and seed of a finished run, or another dataset if that is given."""
     settings = read_settings(network_folder(folder))
     same = other in (None, settings["data"])
-    names = ("model", "validation", "seed", "mean", "std")
+    names = ("model", "validation", "seed", "image_size", "mean", "std")
     return {
         **{name: settings[name] for name in names if name in settings},
         "data": other or settings["data"],
