@@ -135,6 +135,9 @@ class Training:
     """Passes over the training set."""
     batch_size: Annotated[int, at_least(1), MILLION] = 64
     """Images per step, over all devices together."""
+    accumulate: Annotated[int, at_least(1), MILLION] = 1
+    """Parts in which a step's batch goes through the network, one after the other, to save memory;
+    batch norms see the parts."""
     lr: Annotated[float, above(0)] = 0.1
     """Highest learning rate, reached at the end of the warm-up."""
     momentum: Annotated[float, FRACTION] = 0.9
@@ -150,6 +153,16 @@ class Training:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.accumulate > self.batch_size:
+            raise ValueError(
+                f"accumulate must be at most the batch_size of {self.batch_size}, not "
+                f"{self.accumulate}"
+            )
+
+    @property
+    def images_at_once(self) -> int:
+        """Images that go through the network together."""
+        return -(-self.batch_size // self.accumulate)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from ..slimming.slim import slim
 from ..slimming.sort_channels import sort_channels
 from ..supernet.supernet import SuperNet
 from ..tracing.space import Space
-from ..training.calibration import sample_images
+from ..training.calibration import sampled_batches
 from ..training.checkpoints import Checkpointer
 from ..training.epoch_log import EpochLog
 from ..training.session import Session
@@ -192,8 +192,9 @@ def _prepared(
         return model
     scores = None
     if _asks_to_sort(settings):
-        images = sample_images(split, SAMPLE, session.seed).images
-        batches = (session.fabric.to_device(part) for part in torch.split(images, SAMPLE // 8))
+        at_once = min(SAMPLE // 8, settings.images_at_once)  # photos are large
+        sample = sampled_batches(split, SAMPLE, session.seed, at_once)
+        batches = (session.fabric.to_device(x) for x, _ in sample)
         asked = copy.deepcopy(model).to(session.fabric.device)
         scores = fisher_importance(asked, space, batches)
     return sort_channels(model, space, scores)

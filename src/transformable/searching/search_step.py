@@ -18,7 +18,7 @@ from ..supernet.supernet import SuperNet
 from ..training.checkpoints import Stateful
 from ..training.devices import mean_over_processes, sum_over_processes
 from ..training.distill import kd_loss
-from ..training.train import lr_schedule, make_sgd, seed_step
+from ..training.train import lr_schedule, make_sgd, seed_step, split_batch
 from .budget_pull import Multiplier, piecewise
 
 __all__ = ["SearchStep", "temperature"]
@@ -114,23 +114,57 @@ class SearchStep:
 
     def _weight_step(self, x: Tensor, y: Tensor) -> dict[str, float]:
         with frozen(self.sizes):
-            loss, accuracy = self._forward(x, y, self.settings.label_smoothing)
-            self._descend(loss, self.sgd)
+            loss, accuracy = self._learn(x, y, None, self.settings.label_smoothing, self.sgd)
         return self._scores("weight", loss, accuracy)
 
     def _architecture_step(self, x: Tensor, y: Tensor, cost: Tensor) -> dict[str, float]:
         with frozen(self.weights):
-            loss, accuracy = self._forward(x, y)
-            self._descend(loss + cost.to(loss), self.adam)
+            loss, accuracy = self._learn(x, y, cost, 0.0, self.adam)
         return self._scores("architecture", loss, accuracy)
 
     def _shared_step(self, x: Tensor, y: Tensor, cost: Tensor) -> dict[str, float]:
         """One forward and one backward pass for the weights and the sizes."""
-        loss, accuracy = self._forward(x, y, self.settings.label_smoothing)
-        self._descend(loss + cost.to(loss), self.sgd, self.adam)
+        smoothing = self.settings.label_smoothing
+        loss, accuracy = self._learn(x, y, cost, smoothing, self.sgd, self.adam)
         scores = self._scores("weight", loss, accuracy)
         same = {f"architecture_{name[7:]}": value for name, value in scores.items()}
         return {**scores, **same}
+
+    def _learn(
+        self,
+        x: Tensor,
+        y: Tensor,
+        cost: Tensor | None,
+        smoothing: float,
+        *optimizers: torch.optim.Optimizer,
+    ) -> tuple[Tensor, Tensor]:
+        """Do a step with the gradients of the loss and of the cost; the loss and the accuracy."""
+        parameters = [
+            parameter
+            for optimizer in optimizers
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+            if parameter.requires_grad
+        ]
+        drawn = self.net.generator.get_state()
+        loss = accuracy = torch.zeros((), device=x.device)
+        for number, part in enumerate(split_batch(x, y, self.settings.accumulate)):
+            self.net.generator.set_state(drawn)  # all parts go through the same sizes
+            share = len(part[1]) / len(y)
+            of_part, right = self._forward(*part, smoothing)
+            aim = of_part * share
+            if number == 0 and cost is not None:
+                aim = aim + cost.to(aim)
+            gradients = torch.autograd.grad(aim, parameters, materialize_grads=True)
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient if number == 0 else parameter.grad + gradient
+            loss, accuracy = loss + of_part.detach() * share, accuracy + right * share
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.grad = mean_over_processes(self.fabric, parameter.grad)
+        for optimizer in optimizers:
+            optimizer.step()
+        return loss, accuracy
 
     def _forward(self, x: Tensor, y: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         """The loss and the accuracy of a batch."""
@@ -143,20 +177,6 @@ class SearchStep:
                 targets = self.teacher(x)
             loss = kd_loss(loss, logits.float(), targets.float())
         return loss, accuracy
-
-    def _descend(self, loss: Tensor, *optimizers: torch.optim.Optimizer) -> None:
-        parameters = [
-            parameter
-            for optimizer in optimizers
-            for group in optimizer.param_groups
-            for parameter in group["params"]
-            if parameter.requires_grad
-        ]
-        gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = mean_over_processes(self.fabric, gradient)
-        for optimizer in optimizers:
-            optimizer.step()
 
     def _cost_loss(self, expected: Tensor, derived: int) -> Tensor:
         weight = self.settings.lambda_cost

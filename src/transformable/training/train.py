@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -81,7 +81,8 @@ def train(
 
     def score(split: Split) -> dict[str, float]:
         stop = checkpointer.during_evaluation
-        return evaluate(model, split, batch_size=size, fabric=fabric, after_batch=stop)
+        at_once = settings.images_at_once
+        return evaluate(model, split, batch_size=at_once, fabric=fabric, after_batch=stop)
 
     with checkpointer, preserve_random_state(fabric):
         state = checkpointer.restore()
@@ -95,12 +96,16 @@ def train(
                 (x, y) = fabric.to_device((x, y))
                 seed_step(fabric, "step", session.seed, state.step)
                 optimizer.param_groups[0]["lr"] = lr_at(state.step)
-                outcome = objective(network, x, y)
                 optimizer.zero_grad()
-                fabric.backward(outcome["loss"])
+                rows = []
+                for part in split_batch(x, y, settings.accumulate):
+                    outcome = objective(network, *part)
+                    # the mean over the whole batch
+                    fabric.backward(outcome["loss"] * (len(part[1]) / len(y)))
+                    rows.append(_step_row(state.step + 1, outcome, part[1]))
                 optimizer.step()
                 state.step += 1
-                log.add(_step_row(state.step, outcome, y))
+                log.add(_sum_of_parts(rows))
                 progress.advance(state.step)
                 checkpointer.after_step(log.flush)
             log.flush()
@@ -213,10 +218,22 @@ def seed_step(fabric: Fabric, purpose: str, seed: int, step: int) -> None:
         torch.cuda.manual_seed(number)
 
 
+def split_batch(x: Tensor, y: Tensor, parts: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """The images and labels of a batch in so many parts, or in as many as there are images."""
+    return zip(x.chunk(parts), y.chunk(parts), strict=True)
+
+
 def _step_row(step: int, outcome: dict[str, Tensor], y: Tensor) -> Row:
     """The values of one step, still on the device."""
     right = (outcome["logits"].detach().argmax(1) == y).sum()
     return {"step": step, "loss": outcome["loss"].detach(), "right": right, "seen": len(y)}
+
+
+def _sum_of_parts(rows: list[Row]) -> Row:
+    """The values of a step whose batch went through the network in parts."""
+    seen = sum(row["seen"] for row in rows)
+    loss = sum(row["loss"] * (row["seen"] / seen) for row in rows)
+    return {**rows[0], "loss": loss, "right": sum(row["right"] for row in rows), "seen": seen}
 
 
 def _read_losses(fabric: Fabric, rows: list[Row]) -> list[Row]:
