@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, ge
 
 __all__ = [
     "FRACTION",
+    "MILLION",
     "Distilling",
     "Kd",
     "Metric",
@@ -68,8 +69,10 @@ def between(low: float, high: float) -> Constraint:
     return Constraint(f"above {low} and below {high}", lambda value: low < value < high)
 
 
+TEXTS = (str, str | None)
 NUMBERS: dict[Any, str] = {int: "a whole number", float: "a number", bool: "True or False"}
 FRACTION = Constraint("at least 0 and below 1", lambda value: 0 <= value < 1)
+MILLION = Constraint("at most 1,000,000", lambda value: value <= 1_000_000)
 UP_TO_ONE = Constraint("from 0 to 1", lambda value: 0 <= value <= 1)
 
 
@@ -79,7 +82,7 @@ def check_fields(config: Any) -> None:
         value = getattr(config, name)
         if value is None:
             continue
-        if kind is str and value == "":
+        if kind in TEXTS and value == "":
             raise ValueError(f"{name} must not be empty")
         if kind in NUMBERS and not _is_number(value, kind):
             raise ValueError(f"{name} must be {NUMBERS[kind]}, not {value!r}")
@@ -139,10 +142,13 @@ class Training:
     ValueError: batch_size must be at least 1, not 0
     """
 
-    epochs: Annotated[int, at_least(1)] = 10
+    epochs: Annotated[int, at_least(1), MILLION] = 10
     """Passes over the training set."""
-    batch_size: Annotated[int, at_least(1)] = 64
+    batch_size: Annotated[int, at_least(1), MILLION] = 64
     """Images per step, over all devices together."""
+    accumulate: Annotated[int, at_least(1), MILLION] = 1
+    """Parts in which a step's batch goes through the network, one after the other, to save memory;
+    batch norms see the parts."""
     lr: Annotated[float, above(0)] = 0.1
     """Highest learning rate, reached at the end of the warm-up."""
     momentum: Annotated[float, FRACTION] = 0.9
@@ -158,6 +164,16 @@ class Training:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.accumulate > self.batch_size:
+            raise ValueError(
+                f"accumulate must be at most the batch_size of {self.batch_size}, not "
+                f"{self.accumulate}"
+            )
+
+    @property
+    def images_at_once(self) -> int:
+        """Images that go through the network together."""
+        return -(-self.batch_size // self.accumulate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +186,7 @@ class Searching(Training):
     ValueError: select=1 leaves the logits without a gradient, ...
     """
 
-    epochs: Annotated[int, at_least(0)] = 10
+    epochs: Annotated[int, at_least(0), MILLION] = 10
     """Passes over the training images; with images=halves each of them teaches either the weights
     or the sizes (0: the shape is derived from the probabilities at the start)."""
     sort: bool = True
@@ -188,7 +204,7 @@ class Searching(Training):
     inherit: bool = False
     """Start the small network from the weights that the search has trained, and continue the
     schedule of the learning rate in its training."""
-    judged: Annotated[int, at_least(0)] = 0
+    judged: Annotated[int, at_least(0), MILLION] = 0
     """How many shapes are drawn from the learned probabilities and compared on held-out images; the
     best is taken (0: the most probable one)."""
     hold_epochs: Annotated[float, at_least(0)] = 0.0

@@ -4,16 +4,18 @@ import json
 import math
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
-from transformable.cli import report
+from transformable.cli import compare, report
 from transformable.cli.entry import COMMANDS, main
 from transformable.cli.outcome import Outcome
-from transformable.cli.progress_bar import ProgressBar
+from transformable.cli.progress_bar import ProgressBar, ProgressLines, show_progress
 
 NET = """
 from torch import nn
@@ -138,7 +140,19 @@ def test_the_default_run_folder(here: Path, capsys: pytest.CaptureFixture[str]) 
         (["train", "--precision", "8"], "invalid choice '8' for argument '--precision'."),
         (["train", "--preset", "slow"], "unknown preset 'slow'; use one of quick, scratch, paper"),
         (["train", "--config", "none.toml"], "cannot read config file none.toml"),
-        (["train", "--model", "resnet21"], "unknown model 'resnet21'; did you mean 'resnet"),
+        (["train", "--model", "resnet21"], "unknown model 'resnet21'; did you mean 'resnet20'?"),
+        (["train", "--epochs", "1.5"], "--epochs must be a whole number, not '1.5'"),
+        (["prune", "--epochs", "1.5"], "--epochs must be a whole number, not '1.5'"),
+        (
+            ["train", "--epochs", f"{10**21}"],
+            f"epochs must be at most 1,000,000, not {10**21}",
+        ),
+        (["prune", "--epochs", f"{10**21}"], "epochs must be at most 1,000,000"),
+        (["search", "--pretrain-epochs", f"{10**21}"], "epochs must be at most 1,000,000"),
+        (["compare", "--seeds", f"{10**21}"], "seeds must be at most 1,000,000"),
+        (["train", "--out", ""], "out must not be empty"),
+        (["export", "run", "--out", ""], "out must not be empty"),
+        (["prune", "--teacher", ""], "teacher must not be empty"),
         (["train", "--model", "nets.py:ten"], "gives 10 outputs, but npz:tiny.npz has 3 classes"),
         (["train", "--model", "none.py:net"], "file none.py is not there"),
         (["train", "--data", "digitz"], "digitz"),
@@ -253,7 +267,7 @@ def test_a_bar_on_a_terminal(
 ) -> None:
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("COLUMNS", "100")
-    with ProgressBar() as bar:
+    with ProgressBar(Console(stderr=True)) as bar:
         bar.start("training", 40, 10)
         bar.advance(30)
         bar.advance(31)  # too soon after the other
@@ -265,6 +279,64 @@ def test_a_bar_on_a_terminal(
     last = err.split("training")[-1]
     assert "40/40" in last
     assert "epoch 3/4: loss 0.500" in last
+
+
+def test_a_bar_shows_nothing_of_the_work_before(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    with show_progress() as bar:
+        bar.start("2/3 search: searching", 40, 0)
+        bar.note("macs 5.1M")
+        bar.start("measuring the speed", 0, 0)
+    last = capsys.readouterr().err.split("measuring the speed")[-1]
+    assert "macs 5.1M" not in last
+    assert "/" not in last  # no 0/1, since nothing is counted
+
+
+def test_lines_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    lines = ProgressLines()
+    assert lines.line() == "starting"
+    lines.start("1/3 teacher: training", 40, 10)
+    assert lines.line() == "1/3 teacher: training 10/40"
+    now = 140.0
+    lines.advance(20)
+    lines.note("epoch 2/4: loss 0.500")
+    # 10 steps in 40 s, 20 are left
+    assert lines.line() == "1/3 teacher: training 20/40, about 80.0 s left, epoch 2/4: loss 0.500"
+    lines.start("measuring the speed", 0, 0)
+    assert lines.line() == "measuring the speed"
+
+
+def test_lines_come_while_the_work_reports_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = ""
+    with ProgressLines(every=0.01) as lines:
+        lines.start("preparing", 0, 0)
+        while "preparing\npreparing\n" not in printed:
+            printed += capsys.readouterr().err
+    assert set(printed.splitlines()) <= {"starting", "preparing"}
+
+
+def test_a_comparison_says_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = {"method": "tas", "budget": "0.5", "seed": 0, "state": "done", "reason": None}
+    rows = [run, {**run, "seed": 1, "state": "running", "reason": "2/3 search: searching 40%"}]
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    tick = compare.LinesNowAndThen(lambda: rows)
+    tick()
+    now = 130.0
+    tick()
+    tick()
+    assert capsys.readouterr().err == (
+        "1 of 2 runs are done; tas 0.5 seed 1 (2/3 search: searching 40%)\n"
+    )
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from transformable.cli.config_file import read_config
 from transformable.cli.options import RunOptions, Train
 from transformable.cli.parsing import parse
-from transformable.cli.pruning_options import Prune
+from transformable.cli.pruning_options import Prune, Sweep
 from transformable.cli.query_options import Evaluate
 from transformable.presets import paper, quick, quick_search
 from transformable.runs.toml_text import to_toml
@@ -75,6 +75,22 @@ def test_config_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match="is not UTF-8 text"):
         read_config(tmp_path / "bytes.toml", Train())
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [("0.5", "0.5"), ('"20M"', "20M"), ("20_000_000", "20000000"), ("1", "1")],
+)
+def test_a_budget_may_be_a_number(tmp_path: Path, given: str, read: str) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text(f"budget = {given}")
+    assert read_config(file, Prune()).budget == read
+
+
+def test_several_budgets_may_be_a_list_of_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('budgets = [0.3, "20M"]')
+    assert read_config(file, Sweep()).budgets == "0.3,20M"
 
 
 def test_whole_numbers_are_numbers(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ from ..training.train import check_steps
 from .jobs import load_trained, make_job, make_session, trace_space
 from .options import MAY_DIFFER
 from .outcome import Outcome
-from .progress_bar import progress_bar
+from .progress_bar import LINE_SECONDS, progress_bar
 from .pruning_options import Compare, TrialOptions, split
 from .results_table import COMPARISON_FILES, results_table
 
@@ -85,11 +86,11 @@ def plan_comparison(
     methods = split(options.methods)
     for method in methods:
         load_method(method)
-    info = data.info(options.data, options.data_dir)
+    info = data.info(options.data, options.data_dir, image_size=options.image_size)
     model = build_for_dataset(options.model, info)
     space = trace_space(options, model, info)
     if options.teacher is not None and not (folder / "teacher" / "result.json").is_file():
-        load_trained(model, options.model, options.teacher)
+        load_trained(model, options.model, options.teacher, options.new_head)
     targets = {
         budget: Budget.of(budget, space, metric=options.metric, tolerance=options.tolerance)
         for budget in budgets
@@ -114,7 +115,7 @@ def plan_comparison(
             "targets": {name: target.target() for name, target in targets.items()},
             "teacher": {"macs": macs(space, space.full), "params": params(space, space.full)},
             "passes": options.all_passes(),
-            "given": options.teacher is not None,
+            "given": options.given,
         },
     )
 
@@ -141,13 +142,34 @@ def live_table(
     teacher = comparison.teacher(rows())
     try:
         if not console.is_terminal:
-            yield lambda: None
+            yield LinesNowAndThen(rows)
             return
         with Live(console=console, refresh_per_second=2, transient=True) as live:
             targets = comparison.facts["targets"]
             yield lambda: live.update(results_table(rows(), teacher, targets))
     except KeyboardInterrupt:
         raise Interrupted("what was done is kept; run the same command again to go on") from None
+
+
+class LinesNowAndThen:
+    """Prints, where there is no terminal, how many runs are done and what the others are at."""
+
+    def __init__(self, rows: Callable[[], list[dict[str, Any]]]) -> None:
+        self._rows, self._printed = rows, time.monotonic()
+
+    def __call__(self) -> None:
+        if time.monotonic() - self._printed < LINE_SECONDS:
+            return
+        self._printed = time.monotonic()
+        rows = self._rows()
+        done = sum(row["state"] == "done" for row in rows)
+        running = [
+            f"{row['method']} {row['budget']} seed {row['seed']} ({row['reason'] or 'starting'})"
+            for row in rows
+            if row["state"] == "running"
+        ]
+        parts = [f"{done} of {len(rows)} runs are done", *dict.fromkeys(running)]
+        print("; ".join(parts), file=sys.stderr, flush=True)
 
 
 def print_trial(comparison: Comparison, trial: Trial, reason: str | None) -> None:

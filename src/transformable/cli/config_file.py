@@ -43,9 +43,27 @@ def _merged(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]
     merged = {**base, **given}
     for name, value in given.items():
         inner = base.get(name)
+        if isinstance(inner, str) and _reads_as_numbers(inner):
+            merged[name] = _numbers_as_text(value)
         if isinstance(value, Mapping) and isinstance(inner, Mapping):
             merged[name] = _merged(inner, value)
     return merged
+
+
+def _reads_as_numbers(text: str) -> bool:
+    """Whether an option is text because a number may have a unit, as a budget may: 0.5 or 20M."""
+    return text.replace(".", "").replace(",", "").isdigit()
+
+
+def _numbers_as_text(value: Any) -> Any:
+    """
+    >>> _numbers_as_text(0.5), _numbers_as_text([0.3, "20M"]), _numbers_as_text(True)
+    ('0.5', '0.3,20M', True)
+    """
+    if isinstance(value, list):
+        return ",".join(str(_numbers_as_text(each)) for each in value)
+    numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return str(value) if numeric else value
 
 
 @functools.cache

@@ -48,7 +48,7 @@ def _distill(options: Distill, folder: Path, run: Run | None) -> dict[str, Any]:
     with started(session, run, blueprint_of(options, dataset.info).files(shape)) as session:
         trained = distill_network(student, dataset, options, session, teacher=teacher)
     cost = {"macs": macs(space, shape), "params": params(space, shape)}
-    return {**training_result(options, trained, cost), "transfer": options.transfer}
+    return {**training_result(options, trained, dataset.info, cost), "transfer": options.transfer}
 
 
 def _teacher(options: Distill, model: nn.Module, info: Info) -> nn.Module | None:

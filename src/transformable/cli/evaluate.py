@@ -13,7 +13,7 @@ from ..training.devices import make_fabric
 from ..training.evaluate import evaluate as evaluate_model
 from .jobs import load_run, load_source
 from .outcome import Outcome
-from .progress_bar import ProgressBar
+from .progress_bar import show_progress
 from .query_options import Evaluate
 
 __all__ = ["evaluate", "trained_on"]
@@ -33,6 +33,8 @@ def evaluate(options: Evaluate, command: str) -> Outcome:
         raise ValueError("nothing to evaluate: give a run folder, or --model and --weights")
     if options.mean or options.std:
         source |= {"mean": options.mean, "std": options.std}
+    if options.image_size is not None:
+        source["image_size"] = options.image_size
     dataset = load_source(source, download=options.download, workers=options.workers)
     if options.run is not None:
         model = load_run(Path(options.run), options.model, dataset.info)
@@ -42,13 +44,14 @@ def evaluate(options: Evaluate, command: str) -> Outcome:
         load_weights(model, options.weights)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     batches = -(-len(dataset.test) // options.batch_size)
-    with ProgressBar() as bar:
+    with show_progress() as bar:
         bar.start("testing", batches, 0)
         size = options.batch_size
         scores = evaluate_model(
             model, dataset.test, batch_size=size, fabric=fabric, after_batch=bar.advance
         )
     result = {name: scores[name] for name in ("accuracy", "top5", "loss", "n")}
+    result["num_classes"] = dataset.info.num_classes
     return Outcome(title=f"{source['model']} on {source['data']}", result=result)
 
 
@@ -58,7 +61,7 @@ def trained_on(
     """The network, dataset and seed of a finished run, or another dataset if that is given."""
     settings = read_settings(network_folder(folder))
     same = other in (None, settings["data"])
-    names = ("model", "validation", "seed", "mean", "std")
+    names = ("model", "validation", "seed", "image_size", "mean", "std")
     return {
         **{name: settings[name] for name in names if name in settings},
         "data": other or settings["data"],

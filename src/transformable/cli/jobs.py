@@ -120,6 +120,7 @@ def load_source(source: Mapping[str, Any], *, workers: int, download: bool = Fal
         std=source.get("std") or None,
         download=download,
         workers=workers,
+        image_size=source.get("image_size"),
     )
 
 
@@ -144,14 +145,14 @@ def make_job(
     dataset, model = load_data_and_model(options)
     # once its weights are in the run folder, the file that they came from may be gone
     if options.teacher is not None and not (folder / "teacher" / "result.json").is_file():
-        load_trained(model, options.model, options.teacher)
+        load_trained(model, options.model, options.teacher, options.new_head)
     space = trace_space(options, model, dataset.info)
     source = {**options.source(), "seed": trial.seed}
     if options.teacher is not None:
         source["teacher"] = options.teacher
     return PruningJob(
         model=model,
-        trained=options.teacher is not None,
+        trained=options.given,
         dataset=dataset,
         space=space,
         budget=Budget.of(trial.budget, space, metric=options.metric, tolerance=options.tolerance),
@@ -206,11 +207,11 @@ def load_run(folder: Path, model: str | None, info: Info) -> nn.Module:
     return network
 
 
-def load_trained(model: nn.Module, name: str, given: str) -> None:
+def load_trained(model: nn.Module, name: str, given: str, new_head: bool = False) -> None:
     """Put trained weights into an unpruned network: from a file, or from the folder of a run."""
     path = Path(given)
     if not path.is_dir():
-        load_weights(model, path)
+        _load(model, path, new_head)
         return
     if (path / "teacher").is_dir():
         path = path / "teacher"
@@ -219,7 +220,7 @@ def load_trained(model: nn.Module, name: str, given: str) -> None:
     if not (path / "model.safetensors").is_file():
         raise ValueError(f"run {given} has no trained network; run its command again to go on")
     try:
-        load_weights(model, path / "model.safetensors")
+        _load(model, path / "model.safetensors", new_head)
     except ValueError as error:
         theirs = Blueprint.read(path).model if (path / BLUEPRINT_FILE).is_file() else None
         if theirs is None or theirs == absolute_spec(name):
@@ -227,6 +228,13 @@ def load_trained(model: nn.Module, name: str, given: str) -> None:
         raise ValueError(
             f"run {given} has a {theirs}, not a {name}; use --model {theirs}"
         ) from error
+
+
+def _load(model: nn.Module, path: Path, new_head: bool) -> None:
+    head = load_weights(model, path, new_head=new_head)
+    if head is not None and is_first_process():
+        words = f"the last layer ({head}) starts fresh, everything else is from {path}"
+        print(f"{words}; the network is trained from there", file=sys.stderr)
 
 
 def absolute_spec(spec: str) -> str:

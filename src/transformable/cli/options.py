@@ -13,6 +13,7 @@ from tyro.conf import arg
 from ..presets import PRESETS
 from ..settings import (
     FRACTION,
+    MILLION,
     RATIOS,
     Constraint,
     Distilling,
@@ -29,12 +30,21 @@ from ..settings import (
     plain_values,
 )
 
-__all__ = ["MAY_DIFFER", "Distill", "RunOptions", "Search", "SpaceOptions", "Train", "option_names"]
+__all__ = [
+    "MAY_DIFFER",
+    "Distill",
+    "RunOptions",
+    "Search",
+    "SpaceOptions",
+    "Train",
+    "check_new_head",
+    "option_names",
+]
 
 Text = Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")]
 File = Annotated[str | None, arg(metavar="FILE", help_behavior_hint="")]
 Folder = Annotated[str | None, arg(metavar="DIR", help_behavior_hint="")]
-Whole = Annotated[int | None, arg(metavar="INT", help_behavior_hint="")]
+Whole = Annotated[int | None, arg(metavar="INT", help_behavior_hint=""), MILLION]
 Count = Annotated[Whole, at_least(1)]
 Numbers = Annotated[tuple[float, ...], arg(metavar="X Y Z", help_behavior_hint="")]
 List = Annotated[str, arg(metavar="A,B,..")]
@@ -62,6 +72,8 @@ class RunOptions:
     """Folder that holds the files of the dataset."""
     download: bool = False
     """Fetch the dataset if it is not there."""
+    image_size: Count = None
+    """Height and width that photos are brought to (default: 224)."""
     mean: Numbers = ()
     """Mean of the pixels (0 to 1) that the network was trained with, one number or one a channel
     (default: the dataset's own)."""
@@ -103,9 +115,9 @@ class RunOptions:
 
     def source(self) -> dict[str, Any]:
         """Where the network and the images come from."""
-        names = ("model", "data", "data_dir", "mean", "std", "validation", "seed", "precision")
+        names = ("model", "data", "data_dir", "image_size", "mean", "std", "validation", "seed")
         settings = self.settings()
-        return {name: settings[name] for name in names if name in settings}
+        return {name: settings[name] for name in (*names, "precision") if name in settings}
 
     def folder(self, prefix: str = "") -> Path:
         """The run folder.
@@ -147,6 +159,16 @@ class Train(RunOptions, Training):
     """JSON file with a shape: train the network that has it, from scratch."""
     residual: Residual = "pad"
     """With a shape: what becomes of an add whose sides differ in width."""
+    weights: Text = None
+    """Weights to start from: a file, or the run folder of tas train."""
+    new_head: bool = False
+    """Take all of those weights but the last layer's, which starts fresh: for other classes."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_new_head(self.new_head, "weights", self.weights)
+        if self.weights and self.shape:
+            raise ValueError("a network of a shape starts from scratch: leave out --weights")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +193,10 @@ class Search(SpaceOptions, RunOptions, Searching):
     """What the network may cost: a fraction of what it costs now (0.5) or a number (20M)."""
     weights: Text = None
     """Trained weights to start from: a file, or the run folder of tas train."""
-    pretrain_epochs: Annotated[int, at_least(0)] = PRESETS["quick"].pretrain_epochs
+    new_head: bool = False
+    """Take all of those weights but the last layer's, which starts fresh: for other classes. The
+    network is then trained before the search, as without weights."""
+    pretrain_epochs: Annotated[int, at_least(0), MILLION] = PRESETS["quick"].pretrain_epochs
     """Without them: epochs of plain training before the search."""
     validation: Annotated[float, FRACTION] = 0.0
     """Share of the training set that is held out of the search (0: none)."""
@@ -180,10 +205,21 @@ class Search(SpaceOptions, RunOptions, Searching):
 
     def __post_init__(self) -> None:
         Searching.__post_init__(self)
+        check_new_head(self.new_head, "weights", self.weights)
         if self.weights is not None and self.start == "scratch":
             raise ValueError(
                 "a search that starts from scratch has no use for weights; use --start even"
             )
+
+    def pretrains(self) -> bool:
+        """Whether the network is trained before the search."""
+        return (self.weights is None or self.new_head) and self.pretrain_epochs > 0
+
+
+def check_new_head(new_head: bool, option: str, weights: str | None) -> None:
+    """Refuse a new last layer for weights that are not there."""
+    if new_head and weights is None:
+        raise ValueError(f"--new-head replaces the last layer of given weights: give --{option}")
 
 
 def option_names(kind: Any) -> list[str]:

@@ -8,6 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ..report.chance import chance_remark
+
 __all__ = ["Outcome"]
 
 
@@ -26,7 +28,13 @@ class Outcome:
 
     def show(self) -> RenderableType:
         """What a person sees."""
-        return self.table((n.replace("_", " "), _words(n, v)) for n, v in self.result.items())
+        shown = {name: value for name, value in self.result.items() if name != "num_classes"}
+        classes = self.result.get("num_classes")
+        if classes is not None and classes <= 5:
+            shown.pop("top5", None)  # which says nothing
+        remark = chance_remark(self.result.get("accuracy"), self.result.get("n", 0), classes)
+        rows = ((name.replace("_", " "), _words(name, value)) for name, value in shown.items())
+        return self.table(rows, *([remark] if remark else []))
 
     def table(self, rows: Iterable[tuple[str, str]], *lines: str) -> Group:
         """The title, a table of two columns, and lines below it."""

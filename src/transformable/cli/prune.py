@@ -11,6 +11,7 @@ from ..comparing.trials import Trial
 from ..methods import load_method
 from ..pruning.prune import run_job
 from ..report import write_report
+from ..report.chance import accuracy_remarks
 from ..report.formatting import passes
 from ..runs.run_folder import Run
 from .compare import run_comparison
@@ -83,6 +84,7 @@ class PruneOutcome(Outcome):
         lines = [
             f"budget: {target['low']:,} to {target['high']:,} {target['metric']}",
             f"latency: {how}. {self.result['faster']}",
+            *accuracy_remarks(self.result),
             *_passes_lines(self.result),
             f"network: {out / ('export' if 'export' in self.result else 'student')}",
             f"report: {out / 'report.html'}",

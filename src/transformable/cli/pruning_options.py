@@ -10,8 +10,8 @@ from tyro.conf import arg
 
 from ..methods import METHODS
 from ..presets import quick_search, quick_student, quick_teacher
-from ..settings import Distilling, Searching, Training, Transfer, at_least, between
-from .options import Count, List, RunOptions, SpaceOptions, Text, Whole
+from ..settings import MILLION, Distilling, Searching, Training, Transfer, at_least, between
+from .options import Count, List, RunOptions, SpaceOptions, Text, Whole, check_new_head
 
 ALL_METHODS = ",".join(METHODS)
 WIDER = (0.01, 0.02, 0.05)
@@ -26,6 +26,9 @@ class PruningOptions(SpaceOptions, RunOptions):
     teacher: Text = None
     """The unpruned network, trained: a run folder, or a weights file of --model (default: it is
     trained here)."""
+    new_head: bool = False
+    """Take all weights of the teacher's file but the last layer's, which starts fresh: for other
+    classes. The unpruned network is then trained here, from these weights."""
     teacher_epochs: Count = None
     """Epochs of training the unpruned network: short for --train.epochs."""
     search_epochs: Whole = None
@@ -47,6 +50,15 @@ class PruningOptions(SpaceOptions, RunOptions):
         "epochs": ("student.epochs",),
         "batch_size": ("train.batch_size", "search.batch_size", "student.batch_size"),
     }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_new_head(self.new_head, "teacher", self.teacher)
+
+    @property
+    def given(self) -> bool:
+        """Whether the unpruned network is trained already."""
+        return self.teacher is not None and not self.new_head
 
     def expanded(self, base: Self) -> Self:
         """The same options, with the values of the short ones written into their sections.
@@ -104,7 +116,7 @@ class TrialOptions(PruningOptions):
 
     methods: List = "tas"
     """Which methods: those of tas prune --help, or path.py:function."""
-    seeds: Annotated[int, at_least(1)] = 3
+    seeds: Annotated[int, at_least(1), MILLION] = 3
     """How many seeds, counted from --seed; the teacher is trained with the first."""
     transfer: List = "init"
     """How the small networks are trained: one or more of none, init, kd, init+kd."""
@@ -192,7 +204,7 @@ class Sweep(TrialOptions):
     given the same teacher.
     """
 
-    seeds: Annotated[int, at_least(1)] = 1
+    seeds: Annotated[int, at_least(1), MILLION] = 1
     """How many seeds, counted from --seed; the teacher is trained with the first."""
     budgets: List = "0.3,0.5,0.7"
     """What the network may cost: fractions of what it costs now (0.5) or numbers (20M)."""

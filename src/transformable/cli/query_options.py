@@ -83,6 +83,8 @@ class Evaluate(QueryOptions):
     dataset's own)."""
     std: Numbers = ()
     """Standard deviation of the pixels, likewise."""
+    image_size: Count = None
+    """Height and width that photos are brought to (default: the run's, else 224)."""
     batch_size: Annotated[int, at_least(1)] = 500
     """Images per forward pass."""
     device: str = "auto"

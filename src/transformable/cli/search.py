@@ -47,7 +47,7 @@ def search(options: Search, command: str) -> Outcome | None:
     space = trace_space(options, model, dataset.info)
     budget = Budget.of(options.budget, space, metric=options.metric, tolerance=options.tolerance)
     if options.weights:
-        load_trained(model, options.model, options.weights)
+        load_trained(model, options.model, options.weights, options.new_head)
     check_possible(space, budget)
     for part in images_of(dataset.train, options, options.seed):
         check_steps(part, options.batch_size, options.devices)
@@ -56,7 +56,7 @@ def search(options: Search, command: str) -> Outcome | None:
 
     def work(folder: Path, run: Run | None) -> dict[str, Any]:
         with started(session, run) as running:
-            if not options.weights and options.pretrain_epochs:
+            if options.pretrains():
                 _pretrain(options, model, dataset, running)
             found = search_sizes(model, dataset, budget, options, running, space=space)
         return _result(options, space, budget, found)

@@ -7,13 +7,14 @@ from typing import Any
 from torch import nn
 
 from ..costing.cost import macs
+from ..data import Info
 from ..runs.run_folder import Run
 from ..shape import Shape
 from ..slimming.slim import slim
 from ..tracing.space import Space
 from ..training.train import Trained, check_steps
 from ..training.train import train as train_network
-from .jobs import blueprint_of, load_data_and_model, make_session, run_once, started
+from .jobs import blueprint_of, load_data_and_model, load_trained, make_session, run_once, started
 from .options import Distill, Train
 from .outcome import Outcome
 
@@ -30,6 +31,8 @@ def _train(options: Train, folder: Path, run: Run | None) -> dict[str, Any]:
     session = make_session(options)
     dataset, model = load_data_and_model(options)
     shape = kept_shape(folder, options.shape)
+    if options.weights is not None:
+        load_trained(model, options.model, options.weights, options.new_head)
     if shape is not None:
         space = Space.trace(
             model, dataset.info.input_shape, residual=options.residual, leaf=options.leaf
@@ -42,7 +45,7 @@ def _train(options: Train, folder: Path, run: Run | None) -> dict[str, Any]:
     check_steps(dataset.train, options.batch_size, options.devices)
     with started(session, run, blueprint_of(options, dataset.info).files(shape)) as session:
         trained = train_network(model, dataset, options, session)
-    return training_result(options, trained, cost)
+    return training_result(options, trained, dataset.info, cost)
 
 
 def kept_shape(folder: Path, path: str | None) -> Shape | None:
@@ -54,7 +57,7 @@ def kept_shape(folder: Path, path: str | None) -> Shape | None:
 
 
 def training_result(
-    options: Train | Distill, trained: Trained, cost: dict[str, Any]
+    options: Train | Distill, trained: Trained, info: Info, cost: dict[str, Any]
 ) -> dict[str, Any]:
     """The content of result.json after a training; ``cost`` has the MACs and parameters."""
     scores = trained.scores()
@@ -62,6 +65,7 @@ def training_result(
     return {
         **scores,
         "validation_accuracy": trained.history[-1]["validation_accuracy"],
+        "num_classes": info.num_classes,
         **cost,
         "epochs": options.epochs,
         "seconds": seconds,

@@ -9,6 +9,7 @@ import torch
 from ..spelling import nearest
 from . import arrays, cifar, digits, folder
 from .dataset import Dataset, Info
+from .photos import SIZE
 from .tensors import Values, per_channel
 
 __all__ = ["info", "load"]
@@ -16,17 +17,18 @@ __all__ = ["info", "load"]
 _KNOWN = ("digits", "cifar10", "cifar100", "folder:PATH", "npz:PATH")
 
 
-def info(spec: str, data_dir: str | Path | None = None) -> Info:
+def info(spec: str, data_dir: str | Path | None = None, *, image_size: int | None = None) -> Info:
     """What a network must know of a dataset, without reading a pixel.
 
     >>> info("cifar10").input_shape, info("cifar10:16").input_shape
     ((3, 32, 32), (3, 16, 16))
     """
     kind, argument = _parse(spec)
+    size = _photo_size(spec, kind, image_size)
     if kind == "digits":
         return digits.info()
     if kind == "folder":
-        return folder.info(Path(argument).expanduser())
+        return folder.info(Path(argument).expanduser(), size)
     if kind == "npz":
         return arrays.info(Path(argument).expanduser())
     return cifar.info(kind, cifar.image_size(argument))
@@ -40,6 +42,7 @@ def load(
     seed: int = 0,
     download: bool = False,
     workers: int = 2,
+    image_size: int | None = None,
     mean: Values | None = None,
     std: Values | None = None,
 ) -> Dataset:
@@ -47,7 +50,7 @@ def load(
 
     CIFAR is looked for in ``data_dir``, by default $TRANSFORMABLE_DATA or ~/.cache/transformable,
     and fetched there with ``download``; a size, as in cifar10:16, is what its images are averaged
-    to. ``workers`` processes decode the photos of a folder.
+    to. ``workers`` processes decode the photos of a folder, to ``image_size`` (224) pixels a side.
 
     ``mean`` and ``std`` are what the network's own training normalised with, for pixels of 0 to 1
     as torchvision's Normalize takes them: one number per channel, or one for all. Float images of
@@ -65,10 +68,13 @@ def load(
         raise ValueError(f"{'mean' if mean is None else 'std'} is missing; give mean and std")
     kind, argument = _parse(spec)
     path = Path(argument).expanduser()
+    photo_size = _photo_size(spec, kind, image_size)
     if kind == "digits":
         dataset = digits.load(validation=validation, seed=seed)
     elif kind == "folder":
-        dataset = folder.load(path, validation=validation, seed=seed, workers=workers)
+        dataset = folder.load(
+            path, validation=validation, seed=seed, workers=workers, size=photo_size
+        )
     elif kind == "npz":
         dataset = arrays.load(path, validation=validation, seed=seed)
     else:
@@ -79,6 +85,18 @@ def load(
             kind, directory, size=size, validation=validation, seed=seed, download=download
         )
     return dataset if mean is None or std is None else _normalise_with(mean, std, dataset)
+
+
+def _photo_size(spec: str, kind: str, given: int | None) -> int:
+    """The side of the images of a folder; the other datasets have a size of their own."""
+    if given is None:
+        return SIZE
+    if kind != "folder":
+        other = "; use cifar10:SIZE" if kind in cifar.SETS else ""
+        raise ValueError(f"image size {given} is for folder:PATH, not for {spec}{other}")
+    if given < 1:
+        raise ValueError(f"image size {given} is impossible; give 1 or more")
+    return given
 
 
 def _normalise_with(mean: Values, std: Values, dataset: Dataset) -> Dataset:

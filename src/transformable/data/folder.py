@@ -36,6 +36,8 @@ class PhotoSplit(Split):
     std: Tensor
     workers: int
     """Processes that decode; with 0 this process does. The images do not depend on it."""
+    size: int = SIZE
+    """Height and width of the images."""
 
     def subset(self, indexes: Tensor) -> Self:
         paths = tuple(self.paths[index] for index in indexes.tolist())
@@ -43,10 +45,10 @@ class PhotoSplit(Split):
 
     def _augmented(self, plan: dict[int, Tensor], seed: int, epoch: int, own: slice) -> Batches:
         own_plan = [indexes[own] for indexes in plan.values()]
-        return self._batches(own_plan, _Views(self.paths, (seed, epoch)))
+        return self._batches(own_plan, _Views(self.paths, self.size, (seed, epoch)))
 
     def _plain(self, plan: list[Tensor]) -> Batches:
-        return self._batches(plan, _Views(self.paths, None))
+        return self._batches(plan, _Views(self.paths, self.size, None))
 
     def _batches(self, plan: list[Tensor], views: "_Views") -> Batches:
         if not plan:
@@ -74,15 +76,15 @@ class _Views(TorchDataset[NDArray[np.uint8] | str]):
     becomes pages of traceback.
     """
 
-    def __init__(self, paths: tuple[Path, ...], epoch: tuple[int, int] | None) -> None:
-        self.paths, self.epoch = paths, epoch
+    def __init__(self, paths: tuple[Path, ...], size: int, epoch: tuple[int, int] | None) -> None:
+        self.paths, self.size, self.epoch = paths, size, epoch
 
     def __getitem__(self, index: int) -> NDArray[np.uint8] | str:
         try:
             image = decode(self.paths[index])
             if self.epoch is None:
-                return evaluation_view(image)
-            return training_view(image, generator("photo", *self.epoch, index))
+                return evaluation_view(image, self.size)
+            return training_view(image, generator("photo", *self.epoch, index), self.size)
         except ValueError as error:
             return str(error)
 
@@ -100,11 +102,11 @@ def _processors() -> int:
     return os.cpu_count() or 1
 
 
-def info(path: Path) -> Info:
+def info(path: Path, size: int = SIZE) -> Info:
     classes = _classes(_training_folder(path))
     return Info(
         name=f"folder:{path}",
-        input_shape=(3, SIZE, SIZE),
+        input_shape=(3, size, size),
         num_classes=len(classes),
         classes=classes,
         mean=tuple(_MEAN.tolist()),
@@ -112,12 +114,12 @@ def info(path: Path) -> Info:
     )
 
 
-def load(path: Path, *, validation: float, seed: int, workers: int) -> Dataset:
+def load(path: Path, *, validation: float, seed: int, workers: int, size: int = SIZE) -> Dataset:
     if workers < 0:
         raise ValueError(f"{workers} workers are impossible; give 0 or more")
-    about = info(path)
+    about = info(path, size)
     root = _training_folder(path)
-    whole = _scan(root, about.classes, workers)
+    whole = _scan(root, about.classes, workers, size)
     counts = whole.labels.bincount(minlength=len(about.classes)).tolist()
     for name, count in zip(about.classes, counts, strict=True):
         if not count:
@@ -127,7 +129,7 @@ def load(path: Path, *, validation: float, seed: int, workers: int) -> Dataset:
         rest, part = stratified(whole.labels, 0.2, seed=0)
         whole, test = whole.subset(rest), whole.subset(part)
     else:
-        test = _scan(path / "val", about.classes, workers)
+        test = _scan(path / "val", about.classes, workers, size)
     rest, part = stratified(whole.labels, validation, seed)
     return Dataset(info=about, train=whole.subset(rest), validation=whole.subset(part), test=test)
 
@@ -155,7 +157,7 @@ def _classes(root: Path) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _scan(root: Path, classes: tuple[str, ...], workers: int) -> PhotoSplit:
+def _scan(root: Path, classes: tuple[str, ...], workers: int, size: int) -> PhotoSplit:
     unknown = sorted(set(_classes(root)) - set(classes))
     if unknown:
         raise ValueError(f"{str(root / unknown[0])!r} is a class that the training folder lacks")
@@ -172,5 +174,10 @@ def _scan(root: Path, classes: tuple[str, ...], workers: int) -> PhotoSplit:
     if not paths:
         raise ValueError(f"{str(root)!r} holds no images")
     return PhotoSplit(
-        paths=tuple(paths), labels=torch.tensor(labels), workers=workers, mean=_MEAN, std=_STD
+        paths=tuple(paths),
+        labels=torch.tensor(labels),
+        workers=workers,
+        size=size,
+        mean=_MEAN,
+        std=_STD,
     )

@@ -26,18 +26,21 @@ def decode(path: Path) -> Image.Image:
         raise ValueError(f"photo {str(path)!r} cannot be decoded: {error}") from error
 
 
-def evaluation_view(image: Image.Image) -> NDArray[np.uint8]:
-    """Resize to 256 x 256 and cut out the centre, as (H, W, C)."""
-    margin = (256 - SIZE) // 2
-    resized = image.resize((256, 256), Image.Resampling.BILINEAR)
-    return np.array(resized.crop((margin, margin, margin + SIZE, margin + SIZE)))
+def evaluation_view(image: Image.Image, size: int = SIZE) -> NDArray[np.uint8]:
+    """Resize to 256 x 256, for a size of 224, and cut out the centre, as (H, W, C)."""
+    whole = round(size * 256 / SIZE)
+    margin = (whole - size) // 2
+    resized = image.resize((whole, whole), Image.Resampling.BILINEAR)
+    return np.array(resized.crop((margin, margin, margin + size, margin + size)))
 
 
-def training_view(image: Image.Image, random: np.random.Generator) -> NDArray[np.uint8]:
+def training_view(
+    image: Image.Image, random: np.random.Generator, size: int = SIZE
+) -> NDArray[np.uint8]:
     """A random crop with jittered colours, mirrored half of the time, as (H, W, C)."""
     left, top, width, height = crop_box(image.width, image.height, random)
     view = image.resize(
-        (SIZE, SIZE), Image.Resampling.BILINEAR, box=(left, top, left + width, top + height)
+        (size, size), Image.Resampling.BILINEAR, box=(left, top, left + width, top + height)
     )
     factors = random.uniform(0.6, 1.4, size=3)
     for index in random.permutation(3):

@@ -1,8 +1,10 @@
-"""ResNets in the authors' layout, for CIFAR (three stages) and ImageNet (four).
+"""ResNets for CIFAR (three stages), in the layout of the paper's authors, and for ImageNet (four),
+in that of torchvision, so that its weights fit.
 
-A shortcut of stride 2 averages 2x2 pixels before its 1x1 convolution; on CIFAR it has no batch
-norm. `projection_norm` says whether the shortcuts that `residual="project"` adds have one: always
-but in the CIFAR bottleneck, where the shortcuts of stride 1 lose theirs, too.
+On CIFAR a shortcut of stride 2 averages 2x2 pixels before its 1x1 convolution and has no batch
+norm; on ImageNet the convolution has the stride, and a norm. `projection_norm` says whether the
+shortcuts that `residual="project"` adds have one: always but in the CIFAR bottleneck, where the
+shortcuts of stride 1 lose theirs, too.
 """
 
 from collections.abc import Sequence
@@ -29,13 +31,11 @@ class Add(nn.Module):
 def shortcut(c_in: int, c_out: int, stride: int, norm: bool) -> nn.Module:
     if stride == 1 and c_in == c_out:
         return nn.Identity()
-    layers: list[nn.Module] = [conv(c_in, c_out, 1)]
-    if stride == 2:
-        # ceil: like the strided 3x3 convolution beside it, also when the size is odd
-        layers.insert(0, nn.AvgPool2d(2, ceil_mode=True, count_include_pad=False))
     if norm:
-        layers.append(nn.BatchNorm2d(c_out))
-    return nn.Sequential(*layers)
+        return nn.Sequential(conv(c_in, c_out, 1, stride), nn.BatchNorm2d(c_out))
+    # ceil: like the strided 3x3 convolution beside it, also when the size is odd
+    pool = nn.AvgPool2d(2, ceil_mode=True, count_include_pad=False)
+    return nn.Sequential(pool, conv(c_in, c_out, 1))
 
 
 class BasicBlock(nn.Module):

@@ -3,7 +3,7 @@
 import pickle
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import safetensors.torch
@@ -14,6 +14,14 @@ from torch import Tensor, nn
 __all__ = ["load_weights", "read_weights"]
 
 COUNTER = "num_batches_tracked"
+# from torchvision's names of a ResNet to those of tas.models; the layers are the same
+TORCHVISION: dict[str, str | Callable[[re.Match[str]], str]] = {
+    r"^conv1\.": "stem.0.",
+    r"^bn1\.": "stem.1.",
+    r"^layer(\d)\.": lambda found: f"stages.{int(found[1]) - 1}.",
+    r"\.downsample\.": ".shortcut.",
+    r"^fc\.": "classifier.",
+}
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
@@ -29,10 +37,18 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     return _state_dict(path, _read_torch(path))
 
 
-def load_weights(model: nn.Module, path: str | Path) -> None:
-    """Load the weights of a file into a network; every name and size must match."""
-    given = read_weights(path)
+def load_weights(model: nn.Module, path: str | Path, *, new_head: bool = False) -> str | None:
+    """Load the weights of a file into a network; every name and size must match.
+
+    The ResNets for ImageNet also take torchvision's files. With ``new_head`` the last layer keeps
+    the weights that it has, and its name is returned.
+    """
     own = model.state_dict()
+    given = _with_own_names(read_weights(path), own)
+    head = _last_layer(model)
+    of_head = {name for name in own if name.startswith(f"{head}.")}
+    if new_head:
+        given |= {name: own[name] for name in of_head}
     wrong = {
         "has no": [name for name in own if name not in given and not name.endswith(COUNTER)],
         "has unknown": [name for name in given if name not in own],
@@ -47,13 +63,39 @@ def load_weights(model: nn.Module, path: str | Path) -> None:
             rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
             raise ValueError(
                 f"weights file {path} is not for this network: it {problem} "
-                f"{', '.join(names[:3])}{rest}"
+                f"{', '.join(names[:3])}{rest}{_advice(names, of_head)}"
             )
     for name, tensor in given.items():
         if tensor.is_floating_point() and tensor.isnan().any():
             raise ValueError(f"weights file {path} has NaN in {name}: its training has failed")
     # files of old torch versions lack the batch counters of the norms, which nothing needs
     model.load_state_dict({**{n: t for n, t in own.items() if n.endswith(COUNTER)}, **given})
+    return head if new_head else None
+
+
+def _with_own_names(given: dict[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The given weights by the names of the network, if these are torchvision's for it."""
+    renamed = {_renamed(name): tensor for name, tensor in given.items()}
+    missing = {name for name in own if name not in renamed and not name.endswith(COUNTER)}
+    return given if missing or not set(renamed) <= set(own) else renamed
+
+
+def _renamed(name: str) -> str:
+    for pattern, words in TORCHVISION.items():
+        name = re.sub(pattern, words, name)
+    return name
+
+
+def _last_layer(model: nn.Module) -> str | None:
+    """The name of the layer that gives the answers: the last with weights that is no norm."""
+    layers = [name for name, m in model.named_modules() if isinstance(m, (nn.Linear, nn.Conv2d))]
+    return layers[-1] if layers else None
+
+
+def _advice(wrong: list[str], of_head: set[str]) -> str:
+    if {entry.partition(" ")[0] for entry in wrong} <= of_head:
+        return "; --new-head starts this last layer afresh"
+    return ""
 
 
 def _read_torch(path: Path) -> object:

@@ -38,10 +38,10 @@ def conclude(
     run, blueprint, device = session.run, blueprint_of(job, found), session.fabric.device
     exported: dict[str, Any] = {}
     if run is not None and job.export:
-        session.progress.start("exporting", 1, 0)
+        session.progress.start("exporting", 0, 0)
         images, out = comparison_images(job.dataset), run.folder / "export"
         exported = export(student, out, images, blueprint=blueprint, shape=found.shape)
-    session.progress.start("measuring", 1, 0)
+    session.progress.start("measuring the speed", 0, 0)
     with tempfile.TemporaryDirectory() as scratch:
         onnx = _onnx_files(job.model, blueprint, exported, Path(scratch))
         speed = measure_speed(networks, blueprint.input_shape, device=device, onnx=onnx)

@@ -45,6 +45,7 @@ def job_result(
         "shape": shape.to_dict(),
         "residual": space.residual,
         "n": scores["after"]["n"],
+        "num_classes": job.dataset.info.num_classes,
         "speed": speed,
         "faster": describe_speedup(speed),
         "layers": layer_table(space, shape),

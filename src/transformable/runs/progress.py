@@ -7,7 +7,8 @@ class Progress:
     """A loop reports here what it is doing and how many of its steps are done; nothing is shown."""
 
     def start(self, what: str, total: int, done: int) -> None:
-        """A piece of work begins, or goes on after some of its steps."""
+        """A piece of work begins, or goes on after some of its steps; ``total`` is 0 where they are
+        not counted."""
 
     def advance(self, done: int) -> None:
         """So many steps are done."""

@@ -19,7 +19,7 @@ from ..slimming.slim import slim
 from ..slimming.sort_channels import sort_channels
 from ..supernet.supernet import SuperNet
 from ..tracing.space import Space
-from ..training.calibration import sample_images
+from ..training.calibration import sampled_batches
 from ..training.checkpoints import Checkpointer
 from ..training.checks import check_model, check_task, check_weights
 from ..training.epoch_log import EpochLog
@@ -122,6 +122,7 @@ def search_all(
     parts = images_of(dataset.train, settings, seed)
     size = settings.batch_size
     steps = min(check_steps(part, size, fabric.world_size) for part in parts)
+    progress.start("preparing", 0, 0)
     files = SearchFiles(run, space)
     teacher = _frozen(model, fabric)
     model = _prepared(model, space, dataset, settings, session)
@@ -142,6 +143,9 @@ def search_all(
         state = checkpointer.restore()
         files.restore(state)
         log = EpochLog(state, on_flush=files.append_steps)
+        if settings.start == "answers" and not state.step:
+            progress.start("measuring sizes", 0, 0)
+            target.at(0)
         progress.start("searching", settings.epochs * steps, state.step)
         if state.step:
             search_step.set_temperature(state.step - 1)
@@ -200,8 +204,9 @@ def _prepared(
         return model
     scores = None
     if _asks_to_sort(settings):
-        images = sample_images(dataset.train, SAMPLE, session.seed).images
-        batches = (session.fabric.to_device(part) for part in torch.split(images, SAMPLE // 8))
+        at_once = min(SAMPLE // 8, settings.images_at_once)  # photos are large
+        sample = sampled_batches(dataset.train, SAMPLE, session.seed, at_once)
+        batches = (session.fabric.to_device(x) for x, _ in sample)
         asked = copy.deepcopy(model).to(session.fabric.device)
         scores = fisher_importance(asked, space, batches, task=dataset.task)
     return sort_channels(model, space, scores)

@@ -18,7 +18,7 @@ from ..task import Classification, Objective, Task
 from ..training.checkpoints import Stateful
 from ..training.devices import mean_over_processes, sum_over_processes
 from ..training.distill import with_answers
-from ..training.train import lr_schedule, make_sgd, seed_step
+from ..training.train import lr_schedule, make_sgd, seed_step, split_batch
 from .budget_pull import Multiplier, piecewise
 
 __all__ = ["SearchStep", "temperature"]
@@ -119,23 +119,20 @@ class SearchStep:
 
     def _weight_step(self, x: Tensor, y: Tensor) -> dict[str, float]:
         with frozen(self.sizes):
-            outcome = self._forward(self.objective, x, y)
-            self._descend(outcome["loss"], self.sgd)
-        return self._scores("weight", outcome, y)
+            sums = self._learn(self.objective, x, y, None, self.sgd)
+        return self._means("weight", sums)
 
     def _architecture_step(self, x: Tensor, y: Tensor, cost: Tensor) -> dict[str, float]:
         with frozen(self.weights):
-            outcome = self._forward(self.objective_of_sizes, x, y)
-            self._descend(outcome["loss"] + cost.to(outcome["loss"]), self.adam)
-        return self._scores("architecture", outcome, y)
+            sums = self._learn(self.objective_of_sizes, x, y, cost, self.adam)
+        return self._means("architecture", sums)
 
     def _shared_step(self, x: Tensor, y: Tensor, cost: Tensor) -> dict[str, float]:
         """One forward and one backward pass for the weights and the sizes."""
-        outcome = self._forward(self.objective, x, y)
-        self._descend(outcome["loss"] + cost.to(outcome["loss"]), self.sgd, self.adam)
-        scores = self._scores("weight", outcome, y)
-        same = {f"architecture_{name[7:]}": value for name, value in scores.items()}
-        return {**scores, **same}
+        sums = self._learn(self.objective, x, y, cost, self.sgd, self.adam)
+        means = self._means("weight", sums)
+        same = {f"architecture_{name[7:]}": value for name, value in means.items()}
+        return {**means, **same}
 
     def _objective(self, label_smoothing: float = 0.0) -> Objective:
         """What the search minimises, beside the cost."""
@@ -144,11 +141,16 @@ class SearchStep:
             return of_labels
         return with_answers(of_labels, self.teacher, self.task, self.fabric)
 
-    def _forward(self, objective: Objective, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        with self.fabric.autocast():
-            return objective(self.net, x, y)
-
-    def _descend(self, loss: Tensor, *optimizers: torch.optim.Optimizer) -> None:
+    def _learn(
+        self,
+        objective: Objective,
+        x: Tensor,
+        y: Tensor,
+        cost: Tensor | None,
+        *optimizers: torch.optim.Optimizer,
+    ) -> dict[str, Tensor]:
+        """Do a step with the gradients of the loss and of the cost; returns the means of the loss
+        and of each score over the batch."""
         parameters = [
             parameter
             for optimizer in optimizers
@@ -156,11 +158,28 @@ class SearchStep:
             for parameter in group["params"]
             if parameter.requires_grad
         ]
-        gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = mean_over_processes(self.fabric, gradient)
+        drawn = self.net.generator.get_state()
+        means: dict[str, Tensor] = {}
+        for number, part in enumerate(split_batch(x, y, self.settings.accumulate)):
+            self.net.generator.set_state(drawn)  # all parts go through the same sizes
+            with self.fabric.autocast():
+                outcome = objective(self.net, *part)
+            loss = outcome["loss"] * (len(part[1]) / len(y))
+            scores = self.task.training_sums(outcome["outputs"], part[1])
+            own = {"loss": loss.detach()}
+            own |= {name: total.to(loss) / len(y) for name, total in scores.items()}
+            means = {name: value + means.get(name, 0) for name, value in own.items()}
+            if number == 0 and cost is not None:
+                loss = loss + cost.to(loss)
+            gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                parameter.grad = gradient if number == 0 else parameter.grad + gradient
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.grad = mean_over_processes(self.fabric, parameter.grad)
         for optimizer in optimizers:
             optimizer.step()
+        return means
 
     def _cost_loss(self, expected: Tensor, derived: int) -> Tensor:
         weight = self.settings.lambda_cost
@@ -168,17 +187,16 @@ class SearchStep:
             return weight * self.multiplier(expected)
         return weight * piecewise(expected, derived, self.budget)
 
-    def _scores(self, phase: str, outcome: dict[str, Tensor], y: Tensor) -> dict[str, float]:
-        """The means of the loss and of the scores of a step."""
-        scores = self.task.training_sums(outcome["outputs"], y)
-        loss = outcome["loss"].detach()
-        own = torch.stack([loss, *(total.to(loss) / len(y) for total in scores.values())])
-        sums = sum_over_processes(self.fabric, own).tolist()
-        means = [value / self.fabric.world_size for value in sums]
-        if not math.isfinite(means[0]):
+    def _means(self, phase: str, own: dict[str, Tensor]) -> dict[str, float]:
+        """The means of a step over all processes, named by its phase."""
+        sums = sum_over_processes(self.fabric, torch.stack([*own.values()])).tolist()
+        names = [f"{phase}_{name}" for name in own]
+        means = {
+            name: value / self.fabric.world_size for name, value in zip(names, sums, strict=True)
+        }
+        if not math.isfinite(means[f"{phase}_loss"]):
             raise ValueError(f"the {phase} loss of the search is not a finite number; lower the lr")
-        names = (f"{phase}_{name}" for name in ("loss", *scores))
-        return dict(zip(names, means, strict=True))
+        return means
 
 
 @contextlib.contextmanager

@@ -9,21 +9,27 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..data import Split, TensorSplit
+from ..data.dataset import Batches
 from ..seeds import generator
 
-__all__ = ["batch_statistics", "recalibrate", "sample_images"]
+__all__ = ["batch_statistics", "recalibrate", "sample_images", "sampled_batches"]
 
 BATCH = 64
 
 
 def sample_images(split: Split, count: int, seed: int) -> TensorSplit:
     """A random sample of a split, in memory and without augmentation."""
-    picked = torch.from_numpy(generator("some", seed).permutation(len(split))[:count])
-    batches = list(split.subset(picked).ordered(BATCH))
+    batches = list(sampled_batches(split, count, seed, BATCH))
     images, labels = (torch.cat(parts) for parts in zip(*batches, strict=True))
     channels = images.shape[1]
     zeros, ones = torch.zeros(channels), torch.ones(channels)
     return TensorSplit(images=images, labels=labels, mean=zeros, std=ones, padding=0, flips=False)
+
+
+def sampled_batches(split: Split, count: int, seed: int, size: int) -> Batches:
+    """The same sample, batch by batch."""
+    picked = torch.from_numpy(generator("some", seed).permutation(len(split))[:count])
+    return split.subset(picked).ordered(size)
 
 
 @contextmanager

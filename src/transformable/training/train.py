@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -118,7 +118,10 @@ def minimise(
 
     def score(split: Split) -> dict[str, float]:
         stop = checkpointer.during_evaluation
-        return evaluate(model, split, batch_size=size, fabric=fabric, after_batch=stop, task=task)
+        at_once = settings.images_at_once
+        return evaluate(
+            model, split, batch_size=at_once, fabric=fabric, after_batch=stop, task=task
+        )
 
     with checkpointer, preserve_random_state(fabric):
         state = checkpointer.restore()
@@ -134,12 +137,16 @@ def minimise(
                 (x, y) = fabric.to_device((x, y))
                 seed_step(fabric, "step", session.seed, state.step)
                 optimizer.param_groups[0]["lr"] = lr_at(state.step)
-                outcome = objective(network, x, y)
                 optimizer.zero_grad()
-                fabric.backward(outcome["loss"])
+                rows = []
+                for part in split_batch(x, y, settings.accumulate):
+                    outcome = objective(network, *part)
+                    # the mean over the whole batch
+                    fabric.backward(outcome["loss"] * (len(part[1]) / len(y)))
+                    rows.append(_step_row(state.step + 1, task, outcome, part[1]))
                 optimizer.step()
                 state.step += 1
-                log.add(_step_row(state.step, task, outcome, y))
+                log.add(_sum_of_parts(rows))
                 progress.advance(state.step)
                 checkpointer.after_step(log.flush)
             log.flush()
@@ -150,7 +157,7 @@ def minimise(
             log.close_epoch(_epoch_row(state, task, lr_at(state.step - 1), validation))
             checkpointer.save_epoch()
             progress.note(_summary(state.history[-1], task, settings.epochs))
-        progress.note("testing")
+        progress.start("testing", 0, 0)
         tested = score(dataset.test)
 
     if session.run is not None:
@@ -230,10 +237,23 @@ def seed_step(fabric: Fabric, purpose: str, seed: int, step: int) -> None:
         torch.cuda.manual_seed(number)
 
 
+def split_batch(x: Tensor, y: Tensor, parts: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """The images and labels of a batch in so many parts, or in as many as there are images."""
+    return zip(x.chunk(parts), y.chunk(parts), strict=True)
+
+
 def _step_row(step: int, task: Task, outcome: dict[str, Tensor], y: Tensor) -> Row:
     """The values of one step, still on the device."""
     sums = task.training_sums(outcome["outputs"], y)
     return {"step": step, "seen": len(y), "loss": outcome["loss"].detach(), **sums}
+
+
+def _sum_of_parts(rows: list[Row]) -> Row:
+    """The values of a step whose batch went through the network in parts."""
+    seen = sum(row["seen"] for row in rows)
+    loss = sum(row["loss"] * (row["seen"] / seen) for row in rows)
+    sums = {name: sum(row[name] for row in rows) for name in rows[0]}
+    return {**sums, "step": rows[0]["step"], "loss": loss}
 
 
 def _read_losses(fabric: Fabric, rows: list[Row]) -> list[Row]:
