@@ -11,7 +11,7 @@ from torch import nn
 
 from transformable.cli.entry import main
 from transformable.networks.build import build_network
-from transformable.networks.packages import pretrained_file
+from transformable.networks.packages import first_weights
 
 NET = """
 from types import SimpleNamespace
@@ -110,7 +110,13 @@ def pretrained(path: Path) -> nn.Module:
 def test_head_and_input_are_those_of_the_dataset(packages: Path, spec: str) -> None:
     net = build_network(spec, num_classes=5, in_channels=2)
     assert net(torch.zeros(1, 2, 8, 8)).shape == (1, 5)
-    assert pretrained_file(spec) is None
+    start = f"{spec} starts from new weights: its pretrained ones are not in the cache; "
+    name = spec.partition(":")[2]
+    if spec.startswith("timm"):
+        start += f"timm.create_model({name!r}, pretrained=True) would fetch them"
+    else:
+        start += f"torchvision.models.get_model({name!r}, weights='DEFAULT') would fetch them"
+    assert first_weights(spec) == start
 
 
 def test_timm_weights_of_the_cache_are_taken(packages: Path) -> None:
@@ -119,7 +125,7 @@ def test_timm_weights_of_the_cache_are_taken(packages: Path) -> None:
         packages / SNAPSHOT / "pytorch_model.bin",  # asked first
     ):
         theirs = pretrained(file)
-        assert pretrained_file("timm:tiny_net") == file
+        assert first_weights("timm:tiny_net") == f"timm:tiny_net starts from {file}"
         net = build_network("timm:tiny_net", num_classes=5, in_channels=3)
         assert torch.equal(net.state_dict()["body.weight"], theirs.state_dict()["body.weight"])
 
@@ -127,7 +133,7 @@ def test_timm_weights_of_the_cache_are_taken(packages: Path) -> None:
 def test_torchvision_weights_of_the_cache_are_taken_where_they_fit(packages: Path) -> None:
     file = packages / "torch" / "hub" / "checkpoints" / "vision-34.pth"
     theirs = pretrained(file).state_dict()
-    assert pretrained_file("torchvision:tiny_net") == file
+    assert first_weights("torchvision:tiny_net") == f"torchvision:tiny_net starts from {file}"
     for channels in (3, 2):
         net = build_network("torchvision:tiny_net", num_classes=5, in_channels=channels)
         own = net.state_dict()

@@ -18,7 +18,7 @@ from ..methods import SERVE_ALL_BUDGETS, load_method
 from ..networks.blueprint import BLUEPRINT_FILE, Blueprint
 from ..networks.build import build_for_dataset
 from ..networks.load import load
-from ..networks.packages import is_package_spec, pretrained_file
+from ..networks.packages import first_weights, is_package_spec
 from ..networks.weights import load_weights
 from ..pruning.job import PruningJob
 from ..runs.once import once
@@ -92,21 +92,8 @@ def load_data_and_model(options: RunOptions) -> tuple[Dataset, nn.Module]:
     torch.manual_seed(options.seed)
     model = build_for_dataset(options.model, dataset.info)
     if is_package_spec(options.model) and is_first_process():
-        print(f"tas: {_start_of(options.model)}", file=sys.stderr)
+        print(f"tas: {first_weights(options.model)}", file=sys.stderr)
     return dataset, model
-
-
-def _start_of(spec: str) -> str:
-    """Which weights a network of a package has to begin with."""
-    if file := pretrained_file(spec):
-        return f"{spec} starts from {file}"
-    package, _, name = spec.partition(":")
-    argument = "weights='DEFAULT'" if package == "torchvision" else "pretrained=True"
-    make = "models.get_model" if package == "torchvision" else "create_model"
-    return (
-        f"{spec} starts from new weights: its pretrained ones are not in the cache; "
-        f"{package}.{make}({name!r}, {argument}) would fetch them"
-    )
 
 
 def load_source(source: Mapping[str, Any], *, workers: int, download: bool = False) -> Dataset:

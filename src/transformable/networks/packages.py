@@ -15,7 +15,7 @@ from ..spelling import nearest
 from ..user_code import first_line
 from .weights import read_weights
 
-__all__ = ["build_from_package", "is_package_spec", "pretrained_file"]
+__all__ = ["build_from_package", "first_weights", "is_package_spec"]
 
 # as the hub of Hugging Face calls them
 HUB_FILES = ("model.safetensors", "pytorch_model.bin")
@@ -45,9 +45,17 @@ def build_from_package(spec: str, *, num_classes: int, in_channels: int) -> nn.M
         raise ValueError(f"model {spec!r} failed: {first_line(error)}") from error
 
 
-def pretrained_file(spec: str) -> Path | None:
-    """The file in the cache from which a network of a package starts."""
-    return _cached_weights(*_find(spec))
+def first_weights(spec: str) -> str:
+    """A sentence that says which weights a network of a package starts from."""
+    package, name = _find(spec)
+    if file := _cached_weights(package, name):
+        return f"{spec} starts from {file}"
+    timm = f"timm.create_model({name!r}, pretrained=True)"
+    torchvision = f"torchvision.models.get_model({name!r}, weights='DEFAULT')"
+    return (
+        f"{spec} starts from new weights: its pretrained ones are not in the cache; "
+        f"{timm if package.__name__ == 'timm' else torchvision} would fetch them"
+    )
 
 
 def _find(spec: str) -> tuple[Any, str]:
@@ -79,7 +87,8 @@ def _cached_weights(package: Any, name: str) -> Path | None:
         config = package.get_pretrained_cfg(name)
         url, hub = getattr(config, "url", None), getattr(config, "hf_hub_id", None)
     else:
-        url, hub = package.models.get_model_weights(name).DEFAULT.url, None
+        best = getattr(package.models.get_model_weights(name), "DEFAULT", None)
+        url, hub = getattr(best, "url", None), None
     files = [Path(torch.hub.get_dir()) / "checkpoints" / Path(urlparse(url or "").path).name]
     if hub:
         constants = importlib.import_module("huggingface_hub.constants")
@@ -94,7 +103,7 @@ def _cached_weights(package: Any, name: str) -> Path | None:
 def _build_torchvision(
     package: Any, name: str, num_classes: int, in_channels: int, file: Path | None
 ) -> nn.Module:
-    given = {"weights": None, "num_classes": num_classes}
+    given: dict[str, Any] = {"weights": None, "num_classes": num_classes}
     model: nn.Module = package.models.get_model(name, **given)
     if getattr(model, "aux_logits", False):
         # a second head, whose answers only training gives

@@ -16,11 +16,11 @@ from ..layers import PaddedAdd
 from ..spelling import nearest
 from ..user_code import first_line, own_line
 
-__all__ = ["Call", "TracedGraph", "described", "in_mode", "inside", "path_of", "trace_graph"]
+__all__ = ["ModuleCall", "TracedGraph", "described", "in_mode", "inside", "path_of", "trace_graph"]
 
 
 @dataclass(frozen=True)
-class Call:
+class ModuleCall:
     """A call of a module while its network was traced, with nodes for tensors."""
 
     args: tuple[Any, ...]
@@ -35,7 +35,7 @@ class TracedGraph:
     graph: fx.Graph
     opaque: dict[str, str] = field(default_factory=dict)
     """For each module that could not be traced, the reason."""
-    calls: dict[str, Call] = field(default_factory=dict)
+    calls: dict[str, ModuleCall] = field(default_factory=dict)
     """The last call of each module that was traced into."""
 
 
@@ -67,7 +67,7 @@ class Tracer(fx.Tracer):
         super().__init__()
         self.leaf = leaf
         self.opaque: dict[str, str] = {}
-        self.calls: dict[str, Call] = {}
+        self.calls: dict[str, ModuleCall] = {}
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         if module_qualified_name in self.leaf:
@@ -99,7 +99,7 @@ class Tracer(fx.Tracer):
                 self.graph.erase_node(node)
             self.opaque[path] = first_line(error)
             return self.create_proxy("call_module", path, args, kwargs)
-        self.calls[path] = Call(given_args, given_kwargs, _nodes(result))
+        self.calls[path] = ModuleCall(given_args, given_kwargs, _nodes(result))
         return result
 
 
