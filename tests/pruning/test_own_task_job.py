@@ -153,8 +153,8 @@ def test_channels_are_sorted_by_what_the_outputs_depend_on() -> None:
 def test_every_kind_of_search(start: Any, images: Any) -> None:
     data, net = dataset(), network()
     space = tas.Space.trace(net, (1, 6, 6))
-    kind = {"start": start, "images": images, "judged": 2, "targets": "answers"}
-    searching = tas.Searching(epochs=2, batch_size=8, hold_epochs=0.5, **kind)  # type: ignore[arg-type]
+    kind: Any = {"start": start, "images": images, "judged": 2, "targets": "answers"}
+    searching = tas.Searching(epochs=2, batch_size=8, lr=0.01, hold_epochs=0.5, **kind)
     [found] = search_all(net, data, [tas.Budget.of(0.5, space)], searching, space=space)
     assert found.budget.holds(found.derived.cost)
     assert found.history[-1]["architecture_loss"] > 0
