@@ -15,17 +15,14 @@ class UNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.high, self.low = block(1, 12), nn.Sequential(block(12, 24), block(24, 24))
-        self.up, self.last = nn.Upsample(scale_factor=2), block(36, 12)
-        self.out = nn.Conv2d(12, 1, 1)
+        self.up, self.last = nn.Upsample(None, 2), nn.Sequential(block(36, 12), nn.Conv2d(12, 1, 1))
 
     def forward(self, x: Tensor) -> Tensor:
         high = self.high(x)
-        low = self.up(self.low(F.max_pool2d(high, 2)))
-        return self.out(self.last(torch.cat([high, low], 1)))
+        return self.last(torch.cat([high, self.up(self.low(F.max_pool2d(high, 2)))], 1))
 
 
 def pictures(count: int) -> list[tuple[Tensor, Tensor]]:
-    """Items (image, mask): anything with items and a length is a dataset."""
     y, x = (torch.arange(24.0) - 4 - 16 * torch.rand(count, 2, 2, 1)).unbind(2)
     distance = (y[..., None] ** 2 + x[..., None, :] ** 2).sqrt()
     disc, ring = distance[:, :1] < 4, (distance[:, 1:] - 4).abs() < 1
@@ -37,8 +34,7 @@ def objective(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def score(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """Intersection over union, for each image."""
-    found, mask = model(batch[0]) > 0, batch[1] > 0
+    found, mask = model(batch[0]) > 0, batch[1] > 0  # intersection over union, for each image
     return (found & mask).sum((1, 2, 3)) / (found | mask).sum((1, 2, 3))
 
 
