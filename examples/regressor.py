@@ -1,7 +1,4 @@
-"""Prune a network that does not classify: it says where a blob is in an image.
-
-python examples/regressor.py
-"""
+"""Prune a network that says where a blob is in an image: python examples/regressor.py"""
 
 import torch
 import torch.nn.functional as F
@@ -12,10 +9,10 @@ import transformable as tas
 
 
 class Blobs(Dataset[tuple[Tensor, Tensor]]):
-    """Any torch dataset whose items are (image, target): here a noisy blob and its centre."""
+    """Any torch dataset whose items are (image, target): here a blob in noise, and its centre."""
 
-    def __init__(self, count: int, seed: int) -> None:
-        self.places = torch.rand(count, 2, generator=torch.Generator().manual_seed(seed)) * 2 - 1
+    def __init__(self, count: int) -> None:
+        self.places = 2 * torch.rand(count, 2) - 1
 
     def __len__(self) -> int:
         return len(self.places)
@@ -23,7 +20,7 @@ class Blobs(Dataset[tuple[Tensor, Tensor]]):
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         line, (y, x) = torch.linspace(-1, 1, 16), self.places[index]
         blob = torch.exp(-8 * ((line[:, None] - y).square() + (line - x).square()))
-        return (blob + 0.5 * torch.randn(16, 16))[None], self.places[index]  # new noise every time
+        return (blob + 0.2 * torch.randn(16, 16))[None], self.places[index]  # new noise every time
 
 
 def objective(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -40,11 +37,11 @@ layers: list[nn.Module] = []
 for c_in, c_out, stride in ((1, 16, 1), (16, 32, 2), (32, 32, 2)):
     layers += [nn.Conv2d(c_in, c_out, 3, stride, 1), nn.BatchNorm2d(c_out), nn.ReLU()]
 net = nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, 2))
-data = tas.data.from_datasets(Blobs(800, 0), Blobs(400, 1), objective=objective, score=score)
+data = tas.data.from_datasets(Blobs(800), Blobs(400), objective=objective, score=score)
 net = tas.train(net, data, tas.Training(epochs=8, batch_size=32, lr=0.02)).model
-for method, epochs in (("tas", 4), ("uniform", 5)):  # the search is a pass over the images too
-    settings = tas.Distilling(epochs=epochs, batch_size=32, lr=0.005)
-    pruned = tas.prune(net, data, 0.5, method=method, trained=True, distilling=settings)
-    before, after = (pruned.summary[side] for side in ("before", "after"))
-    print(f"{method}: score {before['score']:.3f} -> {after['score']:.3f}", end=", ")
-    print(f"{after['macs'] / before['macs']:.2f} of the MACs, {pruned.summary['passes']}")
+for method, epochs in (("tas", 3), ("uniform", 6)):  # the search takes 2.3 passes over the images
+    settings = tas.Distilling(epochs=epochs, batch_size=32, lr=0.02)
+    found = tas.prune(net, data, 0.5, method=method, trained=True, distilling=settings).summary
+    before, after, passes = found["before"], found["after"], sum(found["passes"].values())
+    print(f"{method}: score {before['score']:.3f} -> {after['score']:.3f},", end=" ")
+    print(f"{after['macs'] / before['macs']:.2f} of the MACs, {passes:.1f} passes")

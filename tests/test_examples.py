@@ -1,6 +1,7 @@
 """The examples do what they say."""
 
 import json
+import re
 import runpy
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,25 @@ def test_a_network_of_ones_own_in_a_script(
     assert type(pruned.model).__name__ == "Net"
     assert (tmp_path / "runs" / "own" / "report.html").is_file()
     assert "features.0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("name", "at_least"), [("unet_masks", 0.8), ("regressor", -0.2)])
+def test_a_task_of_ones_own_beside_uniform(
+    name: str, at_least: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = EXAMPLES / f"{name}.py"
+    assert len(script.read_text().splitlines()) < 50
+    runpy.run_path(str(script))
+    lines = capsys.readouterr().out.splitlines()
+    line = r"(\w+): score (\S+) -> (\S+), (\S+) of the MACs, (\S+) passes"
+    found = [re.fullmatch(line, text) for text in lines]
+    assert [match and match[1] for match in found] == ["tas", "uniform"]
+    for match in found:
+        assert match is not None
+        before, after, share = (float(match[i]) for i in (2, 3, 4))
+        assert before > at_least
+        assert after > at_least - 0.05
+        assert 0.47 <= share <= 0.53
 
 
 def test_a_notebook_cell_by_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,9 +23,9 @@ OwnScore = Callable[[nn.Module, Batch], Any]
 is better."""
 
 NOISE = 0.3
-"""Outputs are read as normal distributions: their deviation, as a share of the deviation of an
-output over the images. Changes of the outputs then weigh about as much as those of softened class
-logits."""
+"""Where nats are asked for, outputs are read as normal distributions of this deviation, as a share
+of the deviation of an output over the images: changes of the outputs then weigh about as much as
+those of softened class logits."""
 FLOOR = 1e-6  # least variance of an output, as a share of its mean square
 
 
@@ -34,7 +34,10 @@ class OwnTask(Task):
     """An objective and a score of a user's own; the outputs are any tensor (N, ...).
 
     Outputs are compared by their squared distance, each channel in units of its variance over the
-    images: the divergence of normal distributions with these means.
+    images, so that it is 1 for a network that gives the mean of the answers to every image. In
+    training that counts as much as what is at stake there: what the objective is worse by for such
+    a network than for the teacher. So no unit matters, and the learning rate is that of the
+    objective.
     """
 
     own_objective: OwnObjective
@@ -71,25 +74,37 @@ class OwnTask(Task):
     def training_sums(self, outputs: Tensor, y: Tensor) -> dict[str, Tensor]:
         return {}  # the score takes the model, not its outputs
 
+    def distance(self, outputs: Tensor, answers: Tensor) -> Tensor:
+        noise = NOISE**2 * _statistics(answers)[1]
+        return ((outputs - answers).square() / (2 * noise)).mean()
+
     def distillation_loss(
         self,
         of_labels: Tensor,
         outputs: Tensor,
         answers: Tensor,
+        batch: Batch,
         *,
         kd: Kd = "soft",
         weight: float = 0.9,
         temperature: float = 4.0,
     ) -> Tensor:
-        distance = ((outputs - answers).square() / (2 * _noise(answers))).mean()
+        mean, variance = _statistics(answers)
+        with torch.no_grad():
+            knowing, ignorant = (
+                self._scalar(self.own_objective(_Constant(given), batch))
+                for given in (answers, mean.expand_as(answers))
+            )
+        at_stake = (ignorant - knowing).clamp(min=0)
+        match = at_stake * ((outputs - answers).square() / variance).mean()
         own = weight if kd == "paper" else 1 - weight
-        return own * of_labels + (1 - own) * distance
+        return own * of_labels + (1 - own) * match
 
     def surprise(self, outputs: Tensor, generator: torch.Generator, temperature: float) -> Tensor:
-        variance = _noise(outputs.detach())
+        noise = NOISE**2 * _statistics(outputs.detach())[1]
         drawn = torch.randn(outputs.shape, generator=generator).to(outputs.device)
-        answers = outputs.detach() + variance.sqrt() * drawn
-        return ((outputs - answers).square() / (2 * variance)).sum()
+        answers = outputs.detach() + noise.sqrt() * drawn
+        return ((outputs - answers).square() / (2 * noise)).sum()
 
     def check_output(self, output: Any, name: str, num_classes: int) -> None:
         if not isinstance(output, Tensor) or not output.ndim or len(output) != 1:
@@ -154,13 +169,25 @@ def own_task(objective: OwnObjective | None, score: OwnScore | None) -> OwnTask 
     return OwnTask(objective, score)
 
 
-def _noise(outputs: Tensor) -> Tensor:
-    """The variance of the normal distribution that an output stands for, by channel."""
+class _Constant(nn.Module):
+    """A network that gives the same outputs whatever it is given."""
+
+    def __init__(self, outputs: Tensor) -> None:
+        super().__init__()
+        self.outputs = outputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.outputs
+
+
+def _statistics(outputs: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of each channel, over images and positions."""
     others = [axis for axis in range(outputs.ndim) if axis != 1]
-    variance = outputs.var(others, correction=0, keepdim=True)
+    mean = outputs.mean(others, keepdim=True)
+    variance = (outputs - mean).square().mean(others, keepdim=True)
     # an output that is nearly the same for all images must not outweigh the others
     variance = variance.maximum(FLOOR * outputs.square().mean(others, keepdim=True))
-    return NOISE**2 * variance.where(variance > 0, 1.0)
+    return mean, variance.where(variance > 0, 1.0)
 
 
 @contextmanager

@@ -44,11 +44,16 @@ class Task(ABC):
         """Scores, summed over images, that can be told from the outputs of a training step."""
 
     @abstractmethod
+    def distance(self, outputs: Tensor, answers: Tensor) -> Tensor:
+        """How far the outputs are from a teacher's answers, in nats for an image."""
+
+    @abstractmethod
     def distillation_loss(
         self,
         of_labels: Tensor,
         outputs: Tensor,
         answers: Tensor,
+        batch: tuple[Tensor, Tensor],
         *,
         kd: Kd = "soft",
         weight: float = 0.9,
@@ -94,11 +99,15 @@ class Classification(Task):
     def training_sums(self, outputs: Tensor, y: Tensor) -> dict[str, Tensor]:
         return {"accuracy": (outputs.detach().argmax(1) == y).sum()}
 
+    def distance(self, outputs: Tensor, answers: Tensor) -> Tensor:
+        return kd_loss(outputs.new_zeros(()), outputs, answers, weight=1.0)
+
     def distillation_loss(
         self,
         of_labels: Tensor,
         outputs: Tensor,
         answers: Tensor,
+        batch: tuple[Tensor, Tensor],
         *,
         kd: Kd = "soft",
         weight: float = 0.9,

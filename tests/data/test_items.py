@@ -34,7 +34,7 @@ class Noisy:
         return image, index % 3
 
 
-def objective(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+def objective(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Any:
     return model(batch[0]).square().mean()
 
 
@@ -115,10 +115,10 @@ def test_labels_are_listed_by_the_dataset_or_read() -> None:
     found = from_datasets(listed)
     assert set(listed.read) <= set(range(8))
     assert found.info.classes == ("a", "b", "c", "d")
-    assert found.train.labels.bincount().tolist() == [8, 7, 7]
+    assert found.train.labels.tolist() == [number % 3 for number in sorted(numbers(found.train))]
     # what is listed is not what the items are: they are read
     other = Listed([1] * 30)
-    assert from_datasets(other, workers=0).train.labels.bincount().tolist() == [8, 7, 7]
+    assert torch.equal(from_datasets(other).train.labels, found.train.labels)
     assert set(other.read) == set(range(30))
     plain = from_datasets(Noisy())
     assert plain.info.classes == ("0", "1", "2")

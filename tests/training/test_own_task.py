@@ -29,7 +29,7 @@ def objective(model: nn.Module, batch: Batch) -> Tensor:
     return F.mse_loss(model(batch[0]), batch[1])
 
 
-def score(model: nn.Module, batch: Batch) -> Tensor:
+def score(model: nn.Module, batch: Batch) -> Any:
     return -(model(batch[0]) - batch[1]).abs().mean(1)
 
 
@@ -65,7 +65,7 @@ def test_classes_by_an_objective_of_ones_own_give_the_same_bits() -> None:
     x = torch.rand(40, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     data = from_tensors((x, torch.arange(40) % 2), (x[:7], torch.arange(7) % 2))
 
-    def right(model: nn.Module, batch: Batch) -> Tensor:
+    def right(model: nn.Module, batch: Batch) -> Any:
         return model(batch[0]).argmax(1) == batch[1]
 
     plain, own = network(), network()
@@ -115,22 +115,36 @@ def test_the_distance_of_outputs_is_in_units_of_their_variance() -> None:
     answers = torch.tensor([[1.0, 10.0], [-1.0, -10.0]])
     outputs = answers + torch.tensor([[0.3, 0.0], [0.0, 6.0]])
     wanted = (0.09 / 0.09 + 36 / 9) / 2 / 4
-    zero = torch.zeros(())
-    assert float(TASK.distillation_loss(zero, outputs, answers, weight=1.0)) == pytest.approx(
-        wanted
-    )
-    two = torch.tensor(2.0)
-    mixed = TASK.distillation_loss(two, outputs, answers, weight=0.9)
-    assert float(mixed) == pytest.approx(0.1 * 2 + 0.9 * wanted)
-    paper = TASK.distillation_loss(two, outputs, answers, kd="paper", weight=0.9)
-    assert float(paper) == pytest.approx(0.9 * 2 + 0.1 * wanted)
+    assert float(TASK.distance(outputs, answers)) == pytest.approx(wanted)
     # the channels of maps have one variance each, over images and positions
     maps, changed = (t.view(2, 2, 1, 1).expand(2, 2, 3, 3) for t in (answers, outputs))
-    assert float(TASK.distillation_loss(zero, changed, maps, weight=1.0)) == pytest.approx(wanted)
+    assert float(TASK.distance(changed, maps)) == pytest.approx(wanted)
     # an output that never changes counts by its size, one that is 0 as it is
     still = torch.tensor([[1000.0, 0.0], [1000.0, 0.0]])
-    found = TASK.distillation_loss(zero, still + 1, still, weight=1.0)
-    assert float(found) == pytest.approx((1 / 0.09 + 1 / 0.09) / 2 / 2)
+    assert float(TASK.distance(still + 1, still)) == pytest.approx((1 / 0.09 + 1 / 0.09) / 2 / 2)
+    assert float(TASK.distance(torch.tensor([2.0, 4.0]), torch.tensor([1.0, 3.0]))) == (
+        pytest.approx(1 / 0.09 / 2)
+    )
+
+
+def test_in_distillation_the_distance_weighs_what_is_at_stake() -> None:
+    answers = torch.tensor([[1.0, 10.0], [-1.0, -10.0]])
+    outputs = answers + torch.tensor([[0.3, 0.0], [0.0, 6.0]])
+    y = answers + 1  # the mean square error is 1 of the answers, 51.5 of their mean (0, 0)
+    match = (51.5 - 1) * (0.09 / 1 + 36 / 100) / 4
+    two, batch = torch.tensor(2.0), (torch.zeros(2, 1, 4, 4), y)
+
+    def loss(unit: float = 1.0, **mixture: Any) -> float:
+        task = OwnTask(lambda m, b: unit * F.mse_loss(m(b[0]), b[1]) - 7, score)
+        return float(task.distillation_loss(two, outputs, answers, batch, **mixture))
+
+    assert loss(weight=1.0) == pytest.approx(match)
+    assert loss(weight=0.9) == pytest.approx(0.1 * 2 + 0.9 * match)
+    assert loss(weight=0.9, kd="paper") == pytest.approx(0.9 * 2 + 0.1 * match)
+    # in the unit of the objective
+    assert loss(0.01, weight=1.0) == pytest.approx(0.01 * match)
+    # answers that are worth nothing are not followed
+    assert loss(-1.0, weight=1.0) == 0
 
 
 def test_an_answer_is_drawn_from_a_normal_distribution_around_the_outputs() -> None:
@@ -143,15 +157,14 @@ def test_an_answer_is_drawn_from_a_normal_distribution_around_the_outputs() -> N
 
 def test_the_teacher_is_given_what_the_network_is_given() -> None:
     student, teacher = network().eval(), network().eval()
-    with torch.no_grad():
-        teacher[-1].bias.add_(1)
+    last: Any = teacher[-1]
+    last.bias.data += 1
     x, y = torch.rand(4, 1, 4, 4), torch.rand(4, 2)
     task = OwnTask(lambda m, b: F.mse_loss(m(-b[0]), b[1]), score)
     mixed = with_answers(task.objective(), teacher, task, make_fabric("cpu"), weight=0.5)
     outputs, answers = student(-x), teacher(-x)
-    wanted = 0.5 * F.mse_loss(outputs, y) + task.distillation_loss(
-        torch.zeros(()), 0.5**0.5 * (outputs - answers) + answers, answers, weight=1.0
-    )
+    of_labels = F.mse_loss(outputs, y)
+    wanted = task.distillation_loss(of_labels, outputs, answers, (x, y), weight=0.5)
     torch.testing.assert_close(mixed(student, x, y)["loss"], wanted)
 
 
@@ -162,7 +175,7 @@ def test_distillation_brings_the_outputs_to_the_teachers() -> None:
     student = network()
     x, _ = next(data.test.ordered(9))
 
-    def distance() -> float:
+    def distance() -> Any:
         return (student.eval()(x) - teacher.eval()(x)).square().mean().item()
 
     before = distance()
@@ -199,7 +212,7 @@ def _forget(module: nn.Module) -> None:
         parameter.data.zero_()
 
 
-def two_calls(model: nn.Module, batch: Batch) -> Tensor:
+def two_calls(model: nn.Module, batch: Batch) -> Any:
     return model(batch[0]).mean() + model(batch[0]).mean()
 
 

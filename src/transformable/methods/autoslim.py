@@ -137,10 +137,10 @@ def sandwich(
         for shape in (smallest, *(draw() for _ in range(RANDOM))):
             with context.session.fabric.autocast():
                 outputs = slim_forward(model, groups.space, shape, outcome["inputs"])
-            zero = torch.zeros_like(outcome["loss"])
+            zero, mixture = torch.zeros_like(outcome["loss"]), {"weight": 0.0, "temperature": 1.0}
             losses.append(
                 task.distillation_loss(
-                    zero, outputs.float(), answers, kd="paper", weight=0.0, temperature=1.0
+                    zero, outputs.float(), answers, (x, y), kd="paper", **mixture
                 )
             )
         return {**outcome, "loss": torch.stack(losses).mean()}

@@ -125,7 +125,7 @@ def with_answers(
         with torch.no_grad(), fabric.autocast():
             answers = teacher(outcome["inputs"])
         outputs = outcome["outputs"].float()
-        loss = task.distillation_loss(outcome["loss"], outputs, answers.float(), **mixture)
+        loss = task.distillation_loss(outcome["loss"], outputs, answers.float(), (x, y), **mixture)
         return {**outcome, "loss": loss}
 
     return objective
