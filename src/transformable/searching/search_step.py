@@ -45,6 +45,7 @@ class SearchStep:
         epochs_after: float = 0.0,
     ) -> None:
         self.net, self.settings, self.fabric, self.teacher = net, settings, fabric, teacher
+        self.accumulate = settings.accumulate
         self.total = settings.epochs * steps
         self.part = range(self.total)
         self.hold = round(settings.hold_epochs * steps)
@@ -148,7 +149,7 @@ class SearchStep:
         ]
         drawn = self.net.generator.get_state()
         loss = accuracy = torch.zeros((), device=x.device)
-        for number, part in enumerate(split_batch(x, y, self.settings.accumulate)):
+        for number, part in enumerate(split_batch(x, y, self.accumulate)):
             self.net.generator.set_state(drawn)  # all parts go through the same sizes
             share = len(part[1]) / len(y)
             of_part, right = self._forward(*part, smoothing)
