@@ -10,8 +10,14 @@ __all__ = ["PRESETS", "Settings"]
 
 
 def quick(data: str) -> Training:
-    """Minutes on a CPU, the same for every dataset."""
-    return Training(epochs=10, batch_size=64, lr=0.1, weight_decay=5e-4, warmup_epochs=0.5)
+    """Minutes on a CPU; a batch of photos is smaller, since they are large."""
+    return Training(
+        epochs=10,
+        batch_size=32 if _photos(data) else 64,
+        lr=0.1,
+        weight_decay=5e-4,
+        warmup_epochs=0.5,
+    )
 
 
 def paper(data: str) -> Training:
@@ -50,7 +56,9 @@ def quick_search(data: str) -> Searching:
         pull="multiplier",
     )
     # a tenth of the images need smaller batches and more epochs for as many steps
-    return replace(cifar, epochs=3, batch_size=32) if data == "digits" else cifar
+    if data == "digits":
+        return replace(cifar, epochs=3, batch_size=32)
+    return replace(cifar, batch_size=32) if _photos(data) else cifar
 
 
 def scratch_search(data: str) -> Searching:
@@ -74,7 +82,9 @@ def paper_search(data: str) -> Searching:
 def quick_student(data: str) -> Distilling:
     """A small network that has kept most of what the unpruned one knew: small steps."""
     cifar = Distilling(epochs=10, batch_size=128, lr=0.005, warmup_epochs=0.05)
-    return replace(cifar, epochs=25, batch_size=32) if data == "digits" else cifar
+    if data == "digits":
+        return replace(cifar, epochs=25, batch_size=32)
+    return replace(cifar, batch_size=32) if _photos(data) else cifar
 
 
 def scratch_student(data: str) -> Distilling:
@@ -84,8 +94,13 @@ def scratch_student(data: str) -> Distilling:
 
 
 def paper_student(data: str) -> Distilling:
-    """The schedule of the paper, with its distillation from a network that starts fresh."""
-    return Distilling(**vars(paper(data)), transfer="kd")
+    """The schedule of the paper, with its distillation from a network that starts fresh.
+
+    >>> paper_student("folder:photos").kd_lambda
+    0.5
+    """
+    weight = 0.5 if _photos(data) else Distilling.kd_lambda
+    return Distilling(**vars(paper(data)), transfer="kd", kd_lambda=weight)
 
 
 def _photos(data: str) -> bool:

@@ -22,6 +22,7 @@ from transformable.report.comparison_results import (
     differences,
 )
 from transformable.report.paired import paired_difference
+from transformable.report.scatter_plot import Point, ScatterPlot
 
 METHODS = list(methods.METHODS)
 
@@ -480,6 +481,28 @@ def test_a_sweep_is_joined_by_lines() -> None:
     # one name for a line, not for each point
     assert [name.text for name in picture.all("text", "name")] == ["tas", "pfec"]
     assert picture.all("rect", "band") == []
+
+
+def test_two_points_of_one_run_each_are_no_line() -> None:
+    rows = [
+        run("tas", 0.7 + float(budget) / 10, budget=budget, macs=int(1e7 * float(budget)))
+        for budget in ("0.3", "0.5")
+    ]
+    picture = read(rows, kind="sweep", targets={}).by_id("by-macs")
+    assert picture.all("polyline", "trace") == []
+    assert [name.text for name in picture.all("text", "name")] == ["tas", "tas"]
+    twice = [
+        {**row, "seed": seed, "accuracy": row["accuracy"] + 0.01 * seed}
+        for row in rows
+        for seed in (0, 1)
+    ]
+    picture = read(twice, kind="sweep", targets={}).by_id("by-macs")
+    assert len(picture.all("polyline", "trace")) == 1
+
+
+def test_no_accuracy_is_above_100_percent() -> None:
+    point = Point(label="tas", tooltip="", colour=0, marker="", x=1e6, y=0.93, std=None)
+    assert ScatterPlot([point], None).y_axis.high == 1.0
 
 
 def test_names_do_not_cover_names_or_points() -> None:

@@ -14,12 +14,14 @@ from support.made_up_run import (
     layer_records,
     report,
     result_record,
+    search_rows,
     training_rows,
     without_stages,
     write_rows,
     write_run,
 )
 from transformable.report import write_report
+from transformable.report.axes import Axis
 
 
 def test_the_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
@@ -135,10 +137,66 @@ def test_a_training_that_diverged(tmp_path: Path) -> None:
 def test_a_search_of_one_epoch(tmp_path: Path) -> None:
     page = report(tmp_path / "run", epochs=1)
     chart = page.by_id("cost")
-    assert [dot.number("cx") for dot in chart.all("circle")] == [210.0, 210.0]
-    labels = [t.text for t in chart.all("text") if t.attributes["text-anchor"] == "middle"]
-    assert labels == ["1", "epoch"]
+    # one epoch is no curve: only its numbers
+    assert chart.all("svg") == []
+    keys = [key.text for key in chart.all("span", "key")]
+    assert keys == ["F 9.60M", "E 6.60M"]
     assert len(page.by_id("map").all("rect", "cell")) == 8
+
+
+def test_an_axis_of_shares_ends_at_100_percent(tmp_path: Path) -> None:
+    page = report(tmp_path)
+    labels = [text.text for text in page.by_id("accuracy").all("text") if "%" in text.text]
+    assert max(int(label.strip("%")) for label in labels) == 100
+    assert Axis.around([0.93], 190, 10, most=1.0).high == 1.0
+    assert Axis.around([0.2, 0.3], 190, 10, most=1.0).high == pytest.approx(0.305)
+
+
+def test_what_has_grown_is_not_in_the_colour_of_what_fell(tmp_path: Path) -> None:
+    after = {**result_record()["after"], "latency_ms": 2.5, "accuracy": 0.99}
+    cards = report(tmp_path, after=after).all("section", "card")
+    classes = {
+        card.all("h3")[0].text: card.all("p", "change")[0].attributes["class"] for card in cards
+    }
+    assert classes == {
+        "Accuracy": "change",
+        "MACs": "change",
+        "Parameters": "change",
+        "File size": "change",
+        "Latency": "change worse",
+    }
+
+
+@pytest.mark.parametrize(("classes", "shown"), [(4, False), (5, False), (6, True), (None, True)])
+def test_top5_of_few_classes_is_left_out(tmp_path: Path, classes: int | None, shown: bool) -> None:
+    card = report(tmp_path, num_classes=classes).all("section", "card")[0]
+    assert ("Top-5" in card.text) == shown
+
+
+def test_one_image_is_one_point(tmp_path: Path) -> None:
+    card = report(tmp_path, n=100).all("section", "card")[0]
+    assert "100 test images; one is 1 point." in card.text
+
+
+def test_an_undecided_search_is_called_that(tmp_path: Path) -> None:
+    assert "undecided" not in report(tmp_path / "decided").by_id("search").text
+    folder = write_run(tmp_path / "undecided")
+    rows = search_rows(12)
+    rows[-1] |= {"discrepancy": 0.0008, "derived": 9_000_000, "expected": 8e6}
+    write_rows(folder / "search" / "metrics.csv", rows)
+    page = parse(write_report(folder).read_text(encoding="utf-8"))
+    said = page.by_id("search").text
+    assert "The search was undecided: on average the most probable size is only 0.0008 more" in said
+    assert "neither the most probable sizes nor the expected cost were inside the band" in said
+    assert "The search was undecided" in (folder / "summary.md").read_text(encoding="utf-8")
+
+
+def test_an_accuracy_of_chance_is_remarked_on(tmp_path: Path) -> None:
+    after = {**result_record()["after"], "accuracy": 4 / 24}
+    page = report(tmp_path, after=after, n=24, num_classes=5)
+    words = "The small network: 16.67% on 24 images is no better than guessing one of 5 classes"
+    assert words in page.text
+    assert "The unpruned network" not in page.text
 
 
 def test_a_long_search_is_thinned_out(tmp_path: Path) -> None:

@@ -459,11 +459,12 @@ def test_a_training_goes_on_where_a_search_has_stopped(dataset: Dataset) -> None
         return of_labels(model, x, y)
 
     # 1.3 epochs are 9 steps: two of the second epoch are left out
-    trained = train(
+    trained = minimise(
+        objective,
         tiny(),
         dataset,
         settings,
-        objective=objective,
+        Session(),
         after_epoch=lambda _: ends.append(len(images)),
         epochs_before=1.3,
     )

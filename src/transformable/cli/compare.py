@@ -23,14 +23,16 @@ from ..costing.cost import macs, params
 from ..methods import load_method
 from ..networks.build import build_for_dataset
 from ..networks.weights import load_weights
+from ..pruning.dry_run import estimate_job
 from ..pruning.steps import train_teacher
+from ..report.formatting import counted, duration
 from ..runs.run_folder import Run
 from ..searching.derive import check_possible
 from ..training.interrupts import Interrupted
 from ..training.train import check_steps
 from .jobs import load_trained, make_job, make_session, trace_space
 from .options import MAY_DIFFER
-from .outcome import Outcome
+from .outcome import Outcome, parts_rows
 from .progress_bar import LINE_SECONDS, progress_bar
 from .pruning_options import Compare, TrialOptions, split
 from .results_table import COMPARISON_FILES, results_table
@@ -38,11 +40,13 @@ from .results_table import COMPARISON_FILES, results_table
 __all__ = [
     "CompareOutcome",
     "compare",
+    "dry_run",
     "execute_trial",
     "live_table",
     "plan_comparison",
     "print_trial",
     "run_comparison",
+    "say_how_long",
     "train_shared_teacher",
 ]
 
@@ -56,8 +60,11 @@ def run_comparison(
     options: TrialOptions, budgets: Sequence[str], folder: Path, command: str
 ) -> Outcome:
     """Run the trials of a folder that are not done yet, without the help of other commands."""
+    if options.dry_run:
+        return dry_run(options, plan_comparison(options, budgets, folder, command))
     with Run.open(folder, options.settings(), may_differ=MAY_DIFFER | options.may_grow) as run:
         comparison = plan_comparison(options, budgets, folder, command)
+        say_how_long(options, comparison)
         run.start()
         train_shared_teacher(options, comparison, run)
         left = iter([trial for trial in comparison.trials if not comparison.is_done(trial)])
@@ -65,6 +72,58 @@ def run_comparison(
         with live_table(comparison, comparison.rows) as draw:
             comparison.run(execute_trial, options, lambda: next(left, None), finished, draw)
         return CompareOutcome.of(options, comparison.conclude(comparison.rows()))
+
+
+def dry_run(options: TrialOptions, comparison: Comparison) -> Outcome:
+    """How long a comparison would take, and how much memory each of its processes."""
+    result = _estimate(options, comparison)
+    return CompareDryRunOutcome(title=f"{options.model} on {options.data}", result=result)
+
+
+def say_how_long(options: TrialOptions, comparison: Comparison) -> None:
+    """Print a line about the runs that are left and their time, before they begin."""
+    left = [trial for trial in comparison.trials if not comparison.is_done(trial)]
+    if left:
+        seen = _estimate(options, comparison)
+        words = f"{counted(seen['left'], 'run')} of about {duration(seen['seconds_per_run'])} each"
+        print(f"{words}: about {duration(seen['seconds'])} in all", file=sys.stderr, flush=True)
+
+
+def _estimate(options: TrialOptions, comparison: Comparison) -> dict[str, Any]:
+    left = [trial for trial in comparison.trials if not comparison.is_done(trial)]
+    job = make_job(options, comparison.folder, comparison.trials[0])
+    seen = estimate_job(job, make_session(options))
+    there = (comparison.folder / "teacher" / "result.json").is_file()
+    teacher = 0.0 if there else seen.seconds["teacher"]
+    # of one kind of transfer; the others share its search
+    more = (len(comparison.transfers) - 1) * (seen.trial - seen.seconds["search"])
+    each = seen.trial + more
+    return {
+        "runs": len(comparison.trials),
+        "left": len(left),
+        "jobs": comparison.jobs,
+        "seconds_per_run": each,
+        "parts": {"teacher": teacher, "runs": each * len(left) / comparison.jobs},
+        "seconds": teacher + each * len(left) / comparison.jobs,
+        "memory_bytes": seen.memory,
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareDryRunOutcome(Outcome):
+    """The number of runs, their time, and the memory of each."""
+
+    def show(self) -> Group:
+        seen = self.result
+        return self.table(
+            [
+                ("runs", f"{seen['left']} to do of {seen['runs']}, {seen['jobs']} at a time"),
+                ("a run", f"about {duration(seen['seconds_per_run'])}"),
+                *parts_rows(seen["parts"]),
+                ("time", f"about {duration(seen['seconds'])} in all"),
+                ("memory", f"about {seen['memory_bytes'] / 2**20:,.0f} MiB for each at a time"),
+            ]
+        )
 
 
 def execute_trial(options: TrialOptions, trial: Trial, folder: Path) -> None:

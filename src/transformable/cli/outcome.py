@@ -1,6 +1,6 @@
 """What every command returns: its result, which can be shown as a table."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -9,8 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..report.chance import chance_remark
+from ..report.formatting import duration
 
-__all__ = ["Outcome"]
+__all__ = ["Outcome", "parts_rows"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,3 +60,8 @@ def _words(name: str, value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) and name != "seed" else str(value)
+
+
+def parts_rows(seconds: Mapping[str, float]) -> list[tuple[str, str]]:
+    """A row for each part of the work, in the dry run of a command."""
+    return [(name, f"about {duration(each)}") for name, each in seconds.items() if each]

@@ -9,14 +9,15 @@ from rich.table import Table
 
 from ..comparing.trials import Trial
 from ..methods import load_method
+from ..pruning.dry_run import estimate_job
 from ..pruning.prune import run_job
 from ..report import write_report
 from ..report.chance import accuracy_remarks
-from ..report.formatting import passes
+from ..report.formatting import duration, passes
 from ..runs.run_folder import Run
 from .compare import run_comparison
 from .jobs import make_job, make_session, run_once, started
-from .outcome import Outcome
+from .outcome import Outcome, parts_rows
 from .pruning_options import Prune, as_sweep, split
 
 __all__ = ["prune"]
@@ -31,12 +32,47 @@ def prune(options: Prune, command: str) -> Outcome | None:
     elif budgets:
         load_method(options.method)  # which is one method here
         return run_comparison(as_sweep(options), budgets, options.folder(prefix), command)
+    if options.dry_run:
+        return _dry_run(options)
     result = run_once(options, prefix, lambda folder, run: _prune(options, folder, command, run))
     if result is None:
         return None
     if not (Path(result["out"]) / "report.html").exists():
         write_report(Path(result["out"]))
     return PruneOutcome.of(options, result)
+
+
+def _dry_run(options: Prune) -> Outcome:
+    session = make_session(options)
+    trial = Trial(method=options.method, budget=options.budget, seed=options.seed)
+    job = make_job(options, options.folder(), trial)
+    job.check(session)
+    seen = estimate_job(job, session)
+    return JobDryRunOutcome(
+        title=f"{options.model} on {options.data}: a job",
+        result={
+            "target": job.budget.target(),
+            "parts": dict(seen.seconds),
+            "seconds": seen.total,
+            "memory_bytes": seen.memory,
+        },
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobDryRunOutcome(Outcome):
+    """The time of the parts of a job, and the memory at its peak."""
+
+    def show(self) -> Group:
+        seen, target = self.result, self.result["target"]
+        return self.table(
+            [
+                (f"target {target['metric']}", f"{target['low']:,} to {target['high']:,}"),
+                *parts_rows(seen["parts"]),
+                ("time", f"about {duration(seen['seconds'])} in all"),
+                ("memory", f"about {seen['memory_bytes'] / 2**20:,.0f} MiB"),
+            ]
+        )
 
 
 def _prune(options: Prune, folder: Path, command: str, run: Run | None) -> dict[str, Any]:

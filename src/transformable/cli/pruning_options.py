@@ -29,6 +29,8 @@ class PruningOptions(SpaceOptions, RunOptions):
     new_head: bool = False
     """Take all weights of the teacher's file but the last layer's, which starts fresh: for other
     classes. The unpruned network is then trained here, from these weights."""
+    dry_run: bool = False
+    """Say how long it would take and how much memory it would need, and stop."""
     teacher_epochs: Count = None
     """Epochs of training the unpruned network: short for --train.epochs."""
     search_epochs: Whole = None

@@ -14,16 +14,19 @@ from ..data import Dataset
 from ..networks.weights import load_weights
 from ..presets import quick
 from ..report.formatting import duration
+from ..report.undecided import undecided
 from ..runs.run_folder import Run
 from ..searching.derive import check_possible
-from ..searching.dry_run import estimate_search
+from ..searching.dry_run import search_phases
 from ..searching.search import Searched, images_of
 from ..searching.search import search as search_sizes
-from ..settings import plain_values
+from ..settings import Training, plain_values
 from ..shape import Shape
 from ..tracing.space import Space
+from ..training.dry_run import training_phases
+from ..training.probe import probe
 from ..training.session import Session
-from ..training.train import check_steps
+from ..training.train import check_steps, preserve_random_state
 from ..training.train import train as train_network
 from .jobs import (
     blueprint_of,
@@ -35,7 +38,7 @@ from .jobs import (
     trace_space,
 )
 from .options import Search
-from .outcome import Outcome
+from .outcome import Outcome, parts_rows
 
 __all__ = ["search"]
 
@@ -87,7 +90,11 @@ class SearchOutcome(Outcome):
             ),
             ("shape in", f"{self.result['out']}/shape.json"),
         ]
-        return self.table(rows)
+        ends = (self.result.get(name) for name in ("discrepancy", "derived", "expected"))
+        discrepancy, derived, expected = ends
+        band = (target["low"], target["high"])
+        remark = undecided(discrepancy, derived, expected, band)
+        return self.table(rows, *([remark] if remark else []))
 
 
 def stages(space: Space, shape: Shape) -> list[tuple[str, str]]:
@@ -133,7 +140,7 @@ def _result(options: Search, space: Space, budget: Budget, found: Searched) -> d
         "given_up": found.derived.given_up,
         "shape": shape.to_dict(),
         "residual": space.residual,
-        **{name: last.get(name) for name in ("expected", "discrepancy", "entropy")},
+        **{name: last.get(name) for name in ("derived", "expected", "discrepancy", "entropy")},
         "seconds": sum(row["seconds"] for row in found.history),
         "model": options.model,
         "data": options.data,
@@ -143,7 +150,7 @@ def _result(options: Search, space: Space, budget: Budget, found: Searched) -> d
 
 def _pretrain(options: Search, model: nn.Module, dataset: Dataset, session: Session) -> None:
     """Train the unpruned network, in a run folder inside the one of the search."""
-    training = replace(quick(options.data), epochs=options.pretrain_epochs)
+    training = _pretraining(options)
 
     def work(session: Session) -> dict[str, Any]:
         if session.run is not None:
@@ -154,6 +161,10 @@ def _pretrain(options: Search, model: nn.Module, dataset: Dataset, session: Sess
     _, folder = session.once("pretrained", settings, work)
     if folder is not None:
         load_weights(model, folder / "model.safetensors")
+
+
+def _pretraining(options: Search) -> Training:
+    return replace(quick(options.data), epochs=options.pretrain_epochs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,8 +179,9 @@ class DryRunOutcome(Outcome):
             (f"full {metric}", f"{seen['full_' + metric]:,}"),
             (f"smallest {metric}", f"{seen['smallest_' + metric]:,}"),
             (f"target {metric}", f"{target['low']:,} to {target['high']:,}"),
-            ("steps", f"{seen['steps']:,} of {seen['seconds_per_step']:.2f} s"),
-            ("time", f"about {duration(seen['seconds'])}"),
+            *parts_rows(seen["parts"]),
+            ("steps", f"{seen['steps']:,} of about {duration(seen['seconds_per_step'])}"),
+            ("time", f"about {duration(seen['seconds'])} in all"),
             ("memory", f"about {seen['memory_bytes'] / 2**20:,.0f} MiB"),
         )
         return self.table(rows)
@@ -184,12 +196,15 @@ def _dry_run(
     session: Session,
 ) -> DryRunOutcome:
     """Do a few steps of the search, and estimate the whole from them."""
-    seen = estimate_search(model, dataset, budget, options, space=space, fabric=session.fabric)
-    seconds = seen.steps * seen.seconds_per_step
-    if not options.weights:
-        # a step that weights and sizes do not share takes about two plain ones
-        plain = dataset.train.steps(options.batch_size) * options.pretrain_epochs
-        seconds += plain * seen.seconds_per_step / (1 if options.images == "shared" else 2)
+    fabric = session.fabric
+    phases = search_phases(model, dataset, [budget], options, space=space, fabric=fabric)
+    if options.pretrains():
+        training = _pretraining(options)
+        phases += training_phases("training", model, dataset, training, fabric)
+    with preserve_random_state(fabric):
+        seen = probe(phases, dataset.train, fabric.device)
+    parts = images_of(dataset.train, options, options.seed)
+    steps = options.epochs * min(part.steps(options.batch_size) for part in parts)
     result = {
         "shapes": f"10^{math.log10(space.count):.1f}",
         "layers": len(space.widths),
@@ -197,9 +212,10 @@ def _dry_run(
         f"smallest_{budget.metric}": budget.cost(space, space.smallest),
         f"full_{budget.metric}": budget.cost(space, space.full),
         "target": budget.target(),
-        "steps": seen.steps,
-        "seconds_per_step": seen.seconds_per_step,
-        "seconds": seconds,
+        "steps": steps,
+        "seconds_per_step": seen.seconds["searching"] / max(1, steps),
+        "parts": dict(seen.seconds),
+        "seconds": seen.total,
         "memory_bytes": seen.memory,
     }
     return DryRunOutcome(title=f"{options.model} on {options.data}: a search", result=result)

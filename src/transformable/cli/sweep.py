@@ -8,11 +8,13 @@ from ..comparing.trials import Trial
 from ..runs.run_folder import Run
 from .compare import (
     CompareOutcome,
+    dry_run,
     execute_trial,
     live_table,
     plan_comparison,
     print_trial,
     run_comparison,
+    say_how_long,
     train_shared_teacher,
 )
 from .options import MAY_DIFFER
@@ -25,6 +27,8 @@ __all__ = ["sweep"]
 def sweep(options: Sweep, command: str) -> Outcome:
     """Run the trials that are not done yet, alone or together with others, and report all."""
     folder, budgets = options.folder("sweep-"), split(options.budgets)
+    if options.dry_run:
+        return dry_run(options, plan_comparison(options, budgets, folder, command))
     if not available():
         if options.storage is not None:
             raise ValueError("--storage needs Optuna; pip install 'transformable[sweep]'")
@@ -35,6 +39,7 @@ def sweep(options: Sweep, command: str) -> Outcome:
     # other processes may share this folder: wait for it instead of refusing it
     with Run.open(folder, settings, may_differ=may_differ, wait=True) as run:
         comparison = plan_comparison(options, budgets, folder, command)
+        say_how_long(options, comparison)
         run.start()
         queue = SharedQueue(url, options.study, comparison.trials, shared)
     train_shared_teacher(options, comparison, run, wait=True)

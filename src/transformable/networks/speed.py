@@ -23,7 +23,7 @@ ROUNDS = 31
 MIN_ROUNDS = 5
 SECONDS = 4.0
 SPEEDUP = 1.05
-"""From this factor on a network is called faster."""
+"""From this factor on a network is called faster, and from its inverse on slower."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,18 +109,23 @@ def describe_speedup(rows: list[dict[str, Any]]) -> str:
 
     >>> row = {"engine": "PyTorch", "batch": 1, "before": {"median_ms": 3.0}}
     >>> describe_speedup([{**row, "after": {"median_ms": 2.0}}])
-    'The small network is faster: 1.50 times in PyTorch at batch 1.'
+    'The small network is faster in PyTorch at batch 1 (1.50 times as fast).'
     """
     gains = {}
     for row in rows:
         gain = row["before"]["median_ms"] / row["after"]["median_ms"]
         gains[f"in {row['engine']} at batch {row['batch']}"] = gain
-    fast = [f"{gain:.2f} times {where}" for where, gain in gains.items() if gain >= SPEEDUP]
-    slow = [f"{where} ({gain:.2f})" for where, gain in gains.items() if gain < SPEEDUP]
-    sentences = [f"The small network is faster: {join_words(fast)}."] if fast else []
-    if slow:
+    places: dict[str, list[str]] = {"faster": [], "about as fast": [], "slower": []}
+    for where, gain in gains.items():
+        word = "faster" if gain >= SPEEDUP else "slower" if gain <= 1 / SPEEDUP else "about as fast"
+        places[word].append(f"{where} ({gain:.2f} times as fast)")
+    sentences = [f"{word} {join_words(where)}" for word, where in places.items() if where]
+    sentences = [
+        f"{'It' if number else 'The small network'} is {sentence}."
+        for number, sentence in enumerate(sentences)
+    ]
+    if places["about as fast"] or places["slower"]:
         sentences.append(
-            f"{'It' if fast else 'The small network'} is not faster {join_words(slow)}. "
             "Fewer MACs need not take less time: "
             "a small layer can take longer to call than to compute, and a narrow, odd width can "
             "fill the processor worse than the full one (widths in multiples of 8, --divisor 8, "

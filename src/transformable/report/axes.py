@@ -34,12 +34,21 @@ class Axis:
         return list(zip(map(self.at, values), _labels(values, unit), strict=True))
 
     @classmethod
-    def around(cls, values: Sequence[float], start: float, end: float) -> "Axis":
-        """One with a little room on both sides, and some around a single value."""
+    def around(
+        cls, values: Sequence[float], start: float, end: float, *, most: float = math.inf
+    ) -> "Axis":
+        """One with a little room on both sides, and some around a single value.
+
+        It ends at ``most``, beyond which there are no values.
+
+        >>> Axis.around([0.93], 0, 1, most=1.0).high
+        1.0
+        """
         low, high = min(values), max(values)
         room = 0.05 * (high - low) or 0.5 * abs(high) or 0.5
         # what is never negative has no axis below 0
-        return cls(max(0.0, low - room) if low >= 0 else low - room, high + room, start, end)
+        first = max(0.0, low - room) if low >= 0 else low - room
+        return cls(first, max(high, min(high + room, most)), start, end)
 
 
 def round_values(low: float, high: float, most: int = 6, *, whole: bool = False) -> list[float]:

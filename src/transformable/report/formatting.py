@@ -14,8 +14,11 @@ __all__ = [
     "coordinate",
     "count",
     "count_and_share",
+    "counted",
+    "counted_points",
     "duration",
     "file_size",
+    "grew",
     "in_unit",
     "markdown_code",
     "markdown_text",
@@ -66,6 +69,31 @@ def count_and_share(value: float | None, whole: float | None = None) -> str:
     if value is None:
         return MISSING
     return f"{count(value)} ({value / whole:.1%})" if whole else count(value)
+
+
+def counted(number: int, what: str) -> str:
+    """
+    >>> counted(1, "test image"), counted(10_000, "test image")
+    ('1 test image', '10,000 test images')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def counted_points(value: float) -> str:
+    """
+    >>> counted_points(1.0), counted_points(100 / 24)
+    ('1 point', '4.2 points')
+    """
+    text = f"{value:.2g}"
+    return f"{text} {'point' if text == '1' else 'points'}"
+
+
+def grew(before: float | None, after: float | None) -> bool:
+    """
+    >>> grew(1.0, 1.04), grew(1.04, 1.0), grew(None, 1.0)
+    (True, False, False)
+    """
+    return before is not None and after is not None and after > before
 
 
 def file_size(number: int | None) -> str:

@@ -1,9 +1,10 @@
 """What the template needs to draw numbers over the epochs."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .axes import Axis, Box
+from .axes import Axis, Box, Unit
 from .run_facts import MetricRows
 
 __all__ = ["FRAME", "column", "line_axes"]
@@ -18,13 +19,12 @@ def column(rows: MetricRows, name: str) -> list[tuple[float, float]]:
 
 
 def line_axes(
-    lines: Sequence[Mapping[str, Any]], band: tuple[float, float] | None
+    lines: Sequence[Mapping[str, Any]], band: tuple[float, float] | None, unit: Unit
 ) -> tuple[Axis, Axis]:
     """The axes for the ``points`` of all lines, and for a band that they should reach."""
     left, top, right, bottom = FRAME
     epochs = [epoch for line in lines for epoch, _ in line["points"]]
     values = [value for line in lines for _, value in line["points"]]
-    # a single epoch stands in the middle
-    room = 0.5 if min(epochs) == max(epochs) else 0.0
-    across = Axis(min(epochs) - room, max(epochs) + room, left, right)
-    return across, Axis.around([*values, *(band or ())], bottom, top)
+    across = Axis(min(epochs), max(epochs), left, right)
+    most = 1.0 if unit == "percent" else math.inf
+    return across, Axis.around([*values, *(band or ())], bottom, top, most=most)

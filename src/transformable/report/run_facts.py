@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ..runs.run_folder import flat_settings
+from .chance import accuracy_remarks
+from .undecided import undecided
 
 __all__ = ["Layer", "MetricRows", "RunFacts", "read_run"]
 
@@ -80,6 +82,11 @@ class RunFacts:
     images: int
     score: str
     """What the score is called: accuracy, or score if the task is not to classify."""
+    classes: int | None
+    remarks: Sequence[str]
+    """What the numbers do not say by themselves."""
+    own_search: bool
+    """Whether the search was for this budget alone."""
     before: Mapping[str, Any]
     after: Mapping[str, Any]
     """The numbers of both networks; None where something was not measured."""
@@ -103,6 +110,22 @@ class RunFacts:
     """The sizes that a search could choose from."""
     distributions: Sequence[Mapping[str, Any]]
     """The search by epoch: ``epoch``, and for each layer and stage the probability of each size."""
+
+    @property
+    def has_top5(self) -> bool:
+        """Whether the five likeliest classes are fewer than all."""
+        known = self.before.get("top5") is not None and self.after.get("top5") is not None
+        return known and (self.classes is None or self.classes > 5)
+
+    @property
+    def undecided(self) -> str:
+        """A sentence if the search preferred hardly any size to the others; or ""."""
+        if not self.search:
+            return ""
+        last = self.search[-1]
+        band = (self.target["low"], self.target["high"]) if self.own_search else None
+        derived, expected = last.get("derived"), last.get("expected")
+        return undecided(last.get("discrepancy"), derived, expected, band)
 
     @property
     def title(self) -> str:
@@ -152,6 +175,9 @@ def _facts(folder: Path, result: dict[str, Any]) -> RunFacts:
         passes=result.get("passes") or {},
         measured=bool(result.get("measured", False)),
         images=result["n"],
+        classes=result.get("num_classes"),
+        remarks=accuracy_remarks(result),
+        own_search=not shared.get("search", "").startswith("../../"),
         score=score,
         before=_pick(result["before"], *SCORES[score], *COSTS),
         after=_pick(result["after"], *SCORES[score], *COSTS),

@@ -54,7 +54,8 @@ class Reference:
 
 @dataclass(frozen=True)
 class ScatterPlot:
-    """The points of one colour and marker are joined in the order given."""
+    """The points of one colour and marker are joined in the order given, if that shows something:
+    two points without a spread make no line."""
 
     points: Sequence[Point]
     reference: Reference | None
@@ -69,6 +70,15 @@ class ScatterPlot:
             found.setdefault((point.label, point.marker), []).append(point)
         return list(found.values())
 
+    @property
+    def traces(self) -> list[list[Point]]:
+        """The lines that are drawn."""
+        return [
+            line
+            for line in self.lines
+            if len(line) > 2 or (len(line) == 2 and all(p.std is not None for p in line))
+        ]
+
     @cached_property
     def x_axis(self) -> Axis:
         xs = [point.x for point in self.points] + [end for band in self.bands for end in band]
@@ -82,7 +92,7 @@ class ScatterPlot:
     def y_axis(self) -> Axis:
         ys = [end for point in self.points for end in point.ends]
         ys += [self.reference.y] if self.reference else []
-        return Axis.around(ys, FRAME[3], FRAME[1])
+        return Axis.around(ys, FRAME[3], FRAME[1], most=1.0)
 
     @property
     def reference_place(self) -> float | None:
@@ -102,7 +112,8 @@ class ScatterPlot:
             place, y = self.reference_place, self.y_axis.at(self.reference.y)
             taken.append((FRAME[0], y - 2, FRAME[2], y + 2))
             taken += [] if place is None else [marker_box(place, y)]
-        ends = {id(line[-1]) for line in self.lines}
+        joined = {id(point) for line in self.traces for point in line}
+        ends = {id(line[-1]) for line in self.traces} | (set(places) - joined)
         named = [point for point in self.points if id(point) in ends]
         labels = place_labels([(p.label, *places[id(p)]) for p in named], taken, FRAME)
         return [(point, label) for point, label in zip(named, labels, strict=True) if label]

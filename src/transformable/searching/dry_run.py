@@ -1,76 +1,87 @@
-"""Estimate time and memory of a search from a few of its steps."""
+"""What a search consists of, for an estimate of its time and memory."""
 
-import statistics
-import time
-from dataclasses import dataclass
+import copy
+from collections.abc import Sequence
 
 import torch
 from lightning_fabric import Fabric
-from torch import Tensor, nn
+from torch import nn
 
 from ..costing.budget import Budget
 from ..data import Dataset
 from ..settings import Searching
+from ..slimming.fisher import fisher_importance
 from ..tracing.space import Space
-from ..training.train import check_steps, preserve_random_state
-from .search import images_of, make_supernet
+from ..training.calibration import sample_images
+from ..training.dry_run import repeated
+from ..training.probe import FEW, Phase
+from ..training.train import check_steps
+from .search import SAMPLE, images_of, make_supernet
 from .search_step import SearchStep
+from .sensitivity import divergence, images_to_measure, rounds
 
-__all__ = ["Estimate", "estimate_search"]
-
-STEPS = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Estimate:
-    """What a search will take."""
-
-    steps: int
-    """Steps of the whole search."""
-    seconds_per_step: float
-    """Time of a step, which updates the weights and the sizes."""
-    memory: int
-    """Bytes of weights, gradients, momenta, and the activations of one batch."""
+__all__ = ["search_phases"]
 
 
-def estimate_search(
+def search_phases(
     model: nn.Module,
     dataset: Dataset,
-    budget: Budget,
+    budgets: Sequence[Budget],
     settings: Searching,
     *,
     space: Space,
     fabric: Fabric,
-) -> Estimate:
-    """Do some steps of a search on a network that is then dropped."""
+) -> list[Phase]:
+    """The kinds of step of a search, on copies of the network that are then dropped."""
     parts = images_of(dataset.train, settings, 0)
-    size = settings.batch_size
+    size, at_once = settings.batch_size, settings.images_at_once
     steps = min(check_steps(part, size, fabric.world_size) for part in parts)
+    sample = sample_images(dataset.train, FEW, 0)
+    images = fabric.to_device(sample.images)
+    labels = fabric.to_device(sample.labels)
+    teacher = copy.deepcopy(model).to(fabric.device).eval().requires_grad_(False)
     net = make_supernet(model, space, settings, 0).to(fabric.device).train()
-    search_step = SearchStep(net, budget, settings, steps, fabric, task=dataset.task)
-    batches = fabric.to_device([next(part.shuffled(size, seed=0, epoch=0)) for part in parts])
-    times = []
-    # what autograd saves, by address; kept alive, because a freed address would be used again
-    saved: dict[int, torch.UntypedStorage] = {}
-
-    def save(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        saved.setdefault(storage.data_ptr(), storage)
-        return tensor
-
-    with preserve_random_state(fabric):
-        with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
-            search_step(search_step.hold, 0, *batches)
-        for step in range(STEPS):
-            start = time.perf_counter()
-            search_step(search_step.hold + step, 0, *batches)
-            times.append(time.perf_counter() - start)
-    weights = sum(p.numel() * p.element_size() for p in net.parameters())
-    activations = sum(storage.nbytes() for storage in saved.values())
-    # what two steps in turn save is not in memory at the same time
-    activations //= len(parts)
-    return Estimate(
-        steps=steps * settings.epochs,
-        seconds_per_step=statistics.median(times),
-        memory=3 * weights + activations,
+    answers = teacher if settings.targets == "answers" else None
+    search_step = SearchStep(
+        net, budgets[0], settings, steps, fabric, task=dataset.task, teacher=answers
     )
+    search_step.accumulate = 1  # the steps that are tried are parts already
+
+    def search(count: int) -> None:
+        batch = repeated(images, count), repeated(labels, count)
+        search_step(search_step.hold, 0, *[batch] * len(parts))
+
+    def sort(count: int) -> None:
+        fisher_importance(
+            model.to(fabric.device), space, [repeated(images, count)], task=dataset.task
+        )
+
+    def measure(count: int) -> None:
+        x = repeated(images, count)
+        with torch.no_grad(), fabric.autocast():
+            logits = teacher(x).float()
+        divergence(net.extract(space.full), x, logits, fabric, dataset.task)
+
+    phases = [
+        Phase(name="searching", step=search, images=settings.epochs * steps * size, at_once=at_once)
+    ]
+    if settings.start == "answers":
+        count = sum(len(sizes) - 1 for sizes in space.candidates.values()) + 1
+        measured = 0.0
+        cost = full = budgets[0].cost(space, space.full)
+        for budget in budgets:
+            # the networks shrink from one cost to the other while they are measured
+            mean = (min(cost, full) + min(budget.value, full)) / (2 * full)
+            measured += mean * rounds(budget, cost) * count
+            cost = round(budget.value)
+        of_each = min(images_to_measure(space, len(dataset.train)), len(dataset.train))
+        # the step does two forward passes, of which one counts
+        images_measured = measured * of_each / 2
+        phases.append(
+            Phase(name="measuring", step=measure, images=images_measured, at_once=at_once)
+        )
+        if settings.sort:
+            chunk = min(SAMPLE // 8, at_once)
+            sorted_by = min(SAMPLE, len(dataset.train))
+            phases.append(Phase(name="sorting", step=sort, images=sorted_by, at_once=chunk))
+    return phases

@@ -49,6 +49,7 @@ class SearchStep:
         self.task, self.teacher = task or Classification(), teacher
         self.objective = self._objective(settings.label_smoothing)
         self.objective_of_sizes = self._objective()
+        self.accumulate = settings.accumulate
         self.total = settings.epochs * steps
         self.part = range(self.total)
         self.hold = round(settings.hold_epochs * steps)
@@ -160,7 +161,7 @@ class SearchStep:
         ]
         drawn = self.net.generator.get_state()
         means: dict[str, Tensor] = {}
-        for number, part in enumerate(split_batch(x, y, self.settings.accumulate)):
+        for number, part in enumerate(split_batch(x, y, self.accumulate)):
             self.net.generator.set_state(drawn)  # all parts go through the same sizes
             with self.fabric.autocast():
                 outcome = objective(self.net, *part)

@@ -14,7 +14,7 @@ from ..task import Classification, Task
 from ..tracing.space import Space
 from ..training.calibration import batch_statistics
 
-__all__ = ["Sensitivities", "divergence", "images_to_measure"]
+__all__ = ["Sensitivities", "divergence", "images_to_measure", "rounds"]
 
 MOST, LEAST = 96, 16  # images for each size
 SHARE = 0.5  # of the training images, for one forward pass of all sizes together
@@ -35,6 +35,11 @@ def images_to_measure(space: Space, training_images: int) -> int:
     """
     count = sum(len(sizes) for sizes in space.candidates.values())
     return max(LEAST, min(MOST, int(SHARE * training_images / max(1, count))))
+
+
+def rounds(budget: Budget, cost: float) -> int:
+    """In how many steps the target falls from a cost to the budget."""
+    return max(1, math.ceil(math.log(budget.value / cost) / math.log(FALL)))
 
 
 class Sensitivities:
@@ -87,10 +92,10 @@ class Sensitivities:
         before. The price of the cost is such that the expected cost is that of the budget.
         """
         first = budget.cost(self.space, shape)
-        rounds = max(1, math.ceil(math.log(budget.value / first) / math.log(FALL)))
-        for i in range(1, rounds + 1):
+        count = rounds(budget, first)
+        for i in range(1, count + 1):
             priced = _PricedSizes(self.around(shape), self.space, shape, budget)
-            shape = priced.best(first * (budget.value / first) ** (i / rounds))
+            shape = priced.best(first * (budget.value / first) ** (i / count))
         return priced.logits()
 
     def _distance(self, shape: Shape) -> Tensor:

@@ -1,0 +1,87 @@
+"""An estimate of the time and memory of a pruning job, from a few steps of each of its parts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ..methods import SERVE_ALL_BUDGETS
+from ..methods.uniform import uniform_shape
+from ..networks.speed import BATCH_SIZES, MIN_ROUNDS, ROUNDS, SECONDS
+from ..searching.dry_run import search_phases
+from ..slimming.slim import slim
+from ..training.distill import distillation
+from ..training.dry_run import training_phases
+from ..training.probe import Estimate, Phase, probe
+from ..training.session import Session
+from ..training.train import preserve_random_state
+from .job import PruningJob
+
+__all__ = ["JobEstimate", "estimate_job"]
+
+TEACHER, SEARCH, STUDENT, SPEED = "teacher", "search", "student", "measuring the speed"
+WARM_UP = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobEstimate:
+    """What a job will take: seconds of its parts, and bytes at its peak."""
+
+    seconds: Mapping[str, float]
+    memory: int
+
+    @property
+    def trial(self) -> float:
+        """Seconds of all but the teacher, which the trials of a comparison share."""
+        return sum(value for name, value in self.seconds.items() if name != TEACHER)
+
+    @property
+    def total(self) -> float:
+        return sum(self.seconds.values())
+
+
+def estimate_job(job: PruningJob, session: Session) -> JobEstimate:
+    """Do a few steps of each part on copies of the networks; the job itself is not begun.
+
+    The small network is taken to be as wide everywhere as the budget allows. A method without
+    gradients of sizes is taken to train the unpruned network for the epochs of a search.
+    """
+    fabric, data = session.fabric, job.dataset
+    small = slim(job.model, job.space, uniform_shape(job.space, job.budget))
+    student = replace(job.distilling, epochs=job.student_epochs(job.searching.epochs))
+    objective = None
+    if "kd" in student.transfer:
+        objective = distillation(job.model, data, student, fabric)
+    parts: dict[str, list[Phase]] = {
+        TEACHER: training_phases("teacher", job.model, data, job.training, fabric),
+        STUDENT: training_phases("student", small, data, student, fabric, objective=objective),
+    }
+    if job.method_name in SERVE_ALL_BUDGETS or job.method_name.startswith("tas"):
+        budgets = job.budgets or [job.budget]
+        parts[SEARCH] = search_phases(
+            job.model, data, budgets, job.searching, space=job.space, fabric=fabric
+        )
+    else:
+        parts[SEARCH] = training_phases("search", job.model, data, job.searching, fabric)[:1]
+    if job.trained:
+        parts[TEACHER] = [replace(parts[TEACHER][1], images=len(data.test))]
+    phases = [phase for part in parts.values() for phase in part]
+    with preserve_random_state(fabric):
+        seen = probe(phases, data.train, fabric.device)
+    seconds = {
+        name: sum(seen.seconds[phase.name] for phase in parts[name])
+        for name in (TEACHER, SEARCH, STUDENT)
+    }
+    return JobEstimate(seconds={**seconds, SPEED: _speed_seconds(seen, phases)}, memory=seen.memory)
+
+
+def _speed_seconds(seen: Estimate, phases: list[Phase]) -> float:
+    """How long the timing of both networks will take, in PyTorch and in onnxruntime."""
+    at_once = {phase.name: phase.at_once for phase in phases}
+    each = sum(
+        seen.step_seconds[f"{name}: tests"] / at_once[f"{name}: tests"]
+        for name in ("teacher", "student")
+    )
+    total = 0.0
+    for batch in BATCH_SIZES:
+        once = each * batch
+        total += once * (WARM_UP + max(MIN_ROUNDS, min(ROUNDS, SECONDS / max(once, 1e-9))))
+    return 2 * total

@@ -1,0 +1,69 @@
+"""What a training consists of, for an estimate of its time and memory."""
+
+import copy
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from ..data import Dataset
+from ..settings import Training
+from .calibration import sample_images
+from .probe import FEW, Phase
+from .train import Objective, check_steps, cross_entropy, make_sgd
+
+__all__ = ["forward_phase", "repeated", "training_phases"]
+
+
+def training_phases(
+    name: str,
+    model: nn.Module,
+    dataset: Dataset,
+    settings: Training,
+    fabric: Fabric,
+    *,
+    objective: Objective | None = None,
+) -> list[Phase]:
+    """The steps of a training and the tests in it, on a copy of the network."""
+    objective = objective or cross_entropy(settings.label_smoothing)
+    steps = check_steps(dataset.train, settings.batch_size, fabric.world_size)
+    sample = sample_images(dataset.train, FEW, 0)
+    images, labels = fabric.to_device(sample.images), fabric.to_device(sample.labels)
+    model = copy.deepcopy(model).to(fabric.device).train()
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer = make_sgd(model.parameters(), settings)
+
+    def step(count: int) -> None:
+        optimizer.zero_grad()
+        with fabric.autocast():
+            loss = objective(model, repeated(images, count), repeated(labels, count))["loss"]
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+    tested = settings.epochs * len(dataset.validation) + len(dataset.test)
+    learnt = settings.epochs * steps * settings.batch_size
+    return [
+        Phase(name=name, step=step, images=learnt, at_once=settings.images_at_once),
+        forward_phase(f"{name}: tests", model, images, tested, settings.images_at_once, fabric),
+    ]
+
+
+def forward_phase(
+    name: str, model: nn.Module, images: Tensor, count: float, at_once: int, fabric: Fabric
+) -> Phase:
+    """Images that only go forward through a network."""
+
+    @torch.no_grad()
+    def step(count: int) -> None:
+        model.eval()
+        with fabric.autocast():
+            model(repeated(images, count))
+        model.train()
+
+    return Phase(name=name, step=step, images=count, at_once=at_once)
+
+
+def repeated(values: Tensor, count: int) -> Tensor:
+    """So many images from a few; what is computed does not depend on what is in them."""
+    many = values.repeat(-(-count // len(values)), *[1] * (values.dim() - 1))[:count]
+    return many.contiguous(memory_format=torch.channels_last) if many.dim() == 4 else many

@@ -1,0 +1,56 @@
+"""What a command would take, before it takes it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from transformable.cli import compare
+from transformable.cli.entry import main
+from transformable.pruning.dry_run import JobEstimate
+
+SHORT = ["--model=resnet20", "--data=digits", "--batch-size=32"]
+PARTS = {"teacher": 100.0, "search": 20.0, "student": 30.0, "measuring the speed": 10.0}
+
+
+def test_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prune", *SHORT, "--dry-run", "--json", f"--out={tmp_path / 'run'}"]) == 0
+    seen = json.loads(capsys.readouterr().out)
+    assert list(seen["parts"]) == ["teacher", "search", "student", "measuring the speed"]
+    assert all(seconds > 0 for seconds in seen["parts"].values())
+    assert seen["seconds"] == pytest.approx(sum(seen["parts"].values()))
+    assert seen["memory_bytes"] > 2**26
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "runs", "transfers"),
+    [
+        (["compare", "--methods=tas,pfec", "--seeds=3"], 6, 1),
+        (["compare", "--methods=tas,pfec", "--transfer=none,kd"], 6, 2),
+        (["sweep", "--budgets=0.3,0.5"], 2, 1),
+        (["prune", "--budget=0.3,0.5"], 2, 1),
+    ],
+)
+def test_many_runs(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+    runs: int,
+    transfers: int,
+) -> None:
+    known = JobEstimate(seconds=PARTS, memory=2**30)
+    monkeypatch.setattr(compare, "estimate_job", lambda job, session: known)
+    arguments = [*command, *SHORT, "--dry-run", f"--out={tmp_path / 'run'}"]
+    assert main([*arguments, "--json"]) == 0
+    seen = json.loads(capsys.readouterr().out)
+    each = 20.0 + transfers * 40.0  # one search, and a student for each kind of transfer
+    assert (seen["runs"], seen["left"]) == (runs, runs)
+    assert seen["seconds_per_run"] == each
+    assert seen["seconds"] == 100.0 + runs * each
+    assert not (tmp_path / "run").exists()
+    assert main(arguments) == 0
+    shown = capsys.readouterr().out
+    assert f"{runs} to do of {runs}, 1 at a time" in shown
+    assert "about 1,024 MiB" in shown
