@@ -31,9 +31,10 @@ def chance_remark(accuracy: float | None, images: int, classes: int | None) -> s
 
 
 def accuracy_remarks(result: Mapping[str, Any]) -> list[str]:
-    """Such sentences about both networks in the result of a pruning job."""
+    """Such sentences about both networks in the result of a pruning job, if they classify."""
     found = {
         network: chance_remark(result[side]["accuracy"], result["n"], result.get("num_classes"))
         for network, side in (("unpruned", "before"), ("small", "after"))
+        if "accuracy" in result[side]
     }
     return [f"The {network} network: {words}" for network, words in found.items() if words]
