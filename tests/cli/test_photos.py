@@ -51,8 +51,9 @@ def test_the_size_of_the_images(here: Path) -> None:
     # a side of 24 is cut out of 27, as 224 is out of 256
     path = dataset.test.subset(torch.tensor([0])).paths[0]  # type: ignore[attr-defined]
     whole = np.array(Image.open(path).resize((27, 27), Image.Resampling.BILINEAR))
-    seen = next(dataset.test.ordered(1))[0][0] * dataset.test.std.view(3, 1, 1)
-    pixels = (seen + dataset.test.mean.view(3, 1, 1)).round().permute(1, 2, 0).numpy()
+    mean, std = (torch.tensor(each).view(3, 1, 1) for each in (dataset.info.mean, dataset.info.std))
+    seen = next(dataset.test.ordered(1))[0][0] * std
+    pixels = (seen + mean).round().permute(1, 2, 0).numpy()
     assert np.array_equal(pixels, whole[1:25, 1:25])
 
 

@@ -8,9 +8,10 @@ from torch import Tensor, nn
 
 from ..data import Dataset
 from ..settings import Training
+from ..task import Objective
 from .calibration import sample_images
 from .probe import FEW, Phase
-from .train import Objective, check_steps, cross_entropy, make_sgd
+from .train import check_steps, make_sgd
 
 __all__ = ["forward_phase", "repeated", "training_phases"]
 
@@ -25,7 +26,7 @@ def training_phases(
     objective: Objective | None = None,
 ) -> list[Phase]:
     """The steps of a training and the tests in it, on a copy of the network."""
-    objective = objective or cross_entropy(settings.label_smoothing)
+    objective = objective or dataset.task.objective(settings.label_smoothing)
     steps = check_steps(dataset.train, settings.batch_size, fabric.world_size)
     sample = sample_images(dataset.train, FEW, 0)
     images, labels = fabric.to_device(sample.images), fabric.to_device(sample.labels)
