@@ -9,7 +9,7 @@ from torch import nn
 from ..costing.budget import Budget
 from ..shape import Shape
 from ..tracing.space import Space
-from ._channel_choice import check_budget, same_ratio
+from ._channel_choice import Widths, check_budget, same_ratio
 from .interface import Context, MethodResult
 
 __all__ = ["uniform", "uniform_shape"]
@@ -32,8 +32,12 @@ def uniform_shape(space: Space, budget: Budget) -> Shape:
     """
     full = space.full
     largest = max([1.0, *(sizes[-1] / full.widths[name] for name, sizes in space.widths.items())])
-    shape = same_ratio(
-        space, budget, full.widths, lambda widths: full.replace(widths=widths), largest
-    )
+    units = {name: space.units.get(name, 1) for name in full.widths}
+
+    def shape_of(blocks: Widths) -> Shape:
+        return full.replace(widths={name: count * units[name] for name, count in blocks.items()})
+
+    sizes = {name: width // units[name] for name, width in full.widths.items()}
+    shape = same_ratio(space, budget, sizes, shape_of, largest)
     check_budget(space, budget, shape)
     return shape

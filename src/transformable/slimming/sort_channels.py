@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
+from ..resizing import resize
 from ..tracing.channel_groups import ChannelGroups
 from ..tracing.reader import Layer
 from ..tracing.space import Space
-from .slim import resize
 
 __all__ = ["importance", "sort_channels"]
 
@@ -46,7 +46,7 @@ def sort_channels(
     for layer in space.layers:
         if layer.kind != "constant":
             outs, ins = sorted_positions(layer.outputs), sorted_positions(layer.inputs)
-            resize(ordered.get_submodule(layer.name), layer, outs, ins)
+            resize(ordered.get_submodule(layer.name), layer.kind, outs, ins)
     return ordered
 
 

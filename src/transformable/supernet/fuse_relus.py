@@ -31,7 +31,8 @@ def fuse_relus(
         if len(node.users) > 1 or source in ends:
             continue
         module = _module(body, node)
-        if isinstance(module, MixedLayer) and isinstance(module.norm, nn.BatchNorm2d):
+        mixed = isinstance(module, MixedLayer) and not module.behind
+        if mixed and isinstance(module.norm, nn.BatchNorm2d):
             module.relu = True
         elif _is_add(body, node):
             node = copies[source] = _replace_add(body, node)
@@ -55,8 +56,9 @@ def _replace_add(body: fx.GraphModule, add: fx.Node) -> fx.Node:
 def _may_overwrite(body: fx.GraphModule, node: fx.Node) -> bool:
     """Whether a tensor is the output of a norm without relu and is read only once."""
     module = _module(body, node)
-    of_norm = isinstance(module, MixedLayer) and not module.relu and module.norm is not None
-    return of_norm and len(node.users) == 1
+    if not isinstance(module, MixedLayer) or module.relu or module.behind:
+        return False
+    return module.norm is not None and len(node.users) == 1
 
 
 def _is_relu(body: fx.GraphModule, node: fx.Node) -> bool:

@@ -1,11 +1,13 @@
 """The modules of a supernet: a layer with mixed widths, a stage with mixed depths."""
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..tracing.probing import own_class
 from .channel_matrix import ChannelMatrix, sparse_mix
 from .fused_ops import add_aligned, add_weighted, norm_then_matrix
 from .pointwise_layer import is_expanding, merges, pointwise_norm_mix
@@ -15,16 +17,28 @@ __all__ = ["MixedDepths", "MixedLayer", "mask_channels"]
 
 class MixedLayer(nn.Module):
     """A layer and the norm behind it. The norm's affine part is replaced by the channel matrix that
-    the drawn candidates make together."""
+    the drawn candidates make together. What a norm has inside itself, such as an activation, is
+    called behind that."""
 
     def __init__(self, layer: Any, norm: Any) -> None:
         super().__init__()
-        self.layer, self.norm, self.relu = layer, norm, False
-        self.expanding = is_expanding(layer, norm)
+        children = [] if norm is None else [*norm.children()]
+        children = [child for child in children if not isinstance(child, nn.Identity)]
+        self.relu = type(norm) is not nn.BatchNorm2d and _starts_with_relu(children)
+        self.behind = nn.ModuleList(children[1:] if self.relu else children)
         if norm is not None:
             norm.affine, norm.weight, norm.bias = False, None, None
+            norm = _without_children(norm)
+        self.layer, self.norm = layer, norm
+        self.expanding = is_expanding(layer, norm)
 
     def forward(self, x: Tensor, mix: ChannelMatrix) -> Tensor:
+        x = self._mixed(x, mix)
+        for module in self.behind:
+            x = module(x)
+        return x
+
+    def _mixed(self, x: Tensor, mix: ChannelMatrix) -> Tensor:
         # with a diagonal matrix a plain batch norm is as fast
         if self.expanding and mix.values.ndim == 2 and merges(x, self.layer, self.norm):
             return pointwise_norm_mix(x, self.layer, self.norm, mix, relu=self.relu)
@@ -39,9 +53,24 @@ class MixedLayer(nn.Module):
             x = self.norm(x)
         if matrix.ndim == 1:
             return mask_channels(x, matrix)
-        if x.ndim == 4:
-            return F.conv2d(x, matrix[:, :, None, None], shift)
-        return F.linear(x, matrix, shift)
+        if x.ndim == 2:
+            return F.linear(x, matrix, shift)
+        return F.conv1d(x.flatten(2), matrix[:, :, None], shift).unflatten(2, x.shape[2:])
+
+
+def _starts_with_relu(modules: list[nn.Module]) -> bool:
+    return bool(modules) and type(modules[0]) is nn.ReLU
+
+
+def _without_children(norm: nn.Module) -> nn.Module:
+    """A norm of torch's own class that shares the statistics of one derived from it."""
+    base = own_class(norm)
+    if type(norm) is base:
+        return norm
+    # not a copy of the buffers, but the same dict of them: what moves one to a device moves both
+    plain = copy.copy(norm)
+    plain.__class__, plain._modules = base, {}
+    return plain
 
 
 @dataclass(frozen=True)

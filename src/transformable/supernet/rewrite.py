@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+import torch
 from torch import Tensor, fx, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from ..shape import Shape
 from ..slimming.slim import revive_dropout, slim
 from ..tracing.layouts import FixedWidth, LayerOutput, StageOutput, Union, channel_masks
+from ..tracing.probing import children_behind_norm
 from ..tracing.reader import Layer
 from ..tracing.space import Space
 from .fuse_relus import fuse_relus
@@ -174,7 +178,7 @@ class _Rewriter:
         """The layer of the space whose candidates this one follows. The ties of the two traces may
         differ: a projected add ties layers that a padded one does not."""
         layout = self.traced.layouts[layer.outputs]
-        if layer.kind not in ("conv", "linear") or not isinstance(layout, LayerOutput):
+        if layer.kind not in ("conv", "transposed conv", "linear") or not isinstance(layout, LayerOutput):
             return None
         choice = self.space.shares.get(layout.layer, layout.layer)
         return choice if choice in self.space.widths else None
@@ -185,9 +189,12 @@ class _Rewriter:
             return None
         [user] = node.users
         layer = layers.get(str(user.target)) if user.op == "call_module" else None
-        # a PReLU counts as a norm in a trace, having a number per channel, but has no `affine`
-        is_norm = layer and layer.kind == "norm" and hasattr(self._module(user), "affine")
-        return user if is_norm else None
+        # anything that has a number for each channel counts as a norm in a trace
+        if not layer or not isinstance(module := self._module(user), _BatchNorm | _InstanceNorm):
+            return None
+        size = () if isinstance(module, nn.BatchNorm1d) else layer.size
+        shape = 2, self._layout(user).size, *size
+        return None if children_behind_norm(module, shape) is None else user
 
     def _mix_widths(self, original: fx.Node, norm: fx.Node | None, choice: str) -> None:
         name, node = str(original.target), self.copies[original]
@@ -204,6 +211,8 @@ class _Rewriter:
             self.copies[norm].replace_all_uses_with(node)
             self.graph.erase_node(self.copies[norm])
             self.copies[norm] = node
+            if any(_is_nonzero_at_zero(child, module.num_features) for child in mixed.behind):
+                self._mask(norm)
 
     def _wakes_channels(self, node: fx.Node, layer: Layer | None) -> bool:
         """Whether channels that are zero in the input are nonzero in the output."""

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import fx, nn
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from ..layers import PaddedAdd
 from .adds import read_add, read_mul, read_padded_add
-from .layouts import Concat, FixedWidth, Flattened, Placed
-from .network_graph import in_mode
+from .layouts import Concat, FixedWidth, Placed, Repeated
+from .probing import keeps_channels_apart, makes_channels_by_itself
 from .reader import NetworkReader
 
 __all__ = ["read_operation"]
@@ -51,18 +52,48 @@ def read_sequential(reader: NetworkReader, node: fx.Node) -> int | None:
 
 
 def read_conv(reader: NetworkReader, node: fx.Node) -> int | None:
-    module: nn.Conv2d = reader.module(node)
+    module: Any = reader.module(node)
     [source] = node.all_input_nodes
-    inputs = reader.layout.get(source)
-    if inputs is None or len(reader.shape(source)) != 4:
+    inputs, axes = reader.layout.get(source), len(reader.shape(source))
+    transposed = isinstance(module, _ConvTransposeNd)
+    if inputs is None or axes != module.weight.ndim or (transposed and module.groups > 1):
         return reader.unknown(node)
+    if transposed:
+        return _free_layer(reader, node, "transposed conv", inputs)
     if module.groups == 1:
-        return reader.add_free_layer(node, "conv", inputs)
-    if module.groups == module.in_channels == module.out_channels:
-        reader.add_layer(node, "depthwise conv", inputs, inputs)
-        return inputs
-    name = reader.describe(node)
-    return reader.unknown(node, f"{name} is a grouped convolution ({module.groups} groups)")
+        return _free_layer(reader, node, "conv", inputs)
+    return _read_grouped_conv(reader, node, inputs)
+
+
+def _read_grouped_conv(reader: NetworkReader, node: fx.Node, inputs: int) -> int | None:
+    """Its groups are kept or dropped as a whole, so the inputs of a group stay together."""
+    module: Any = reader.module(node)
+    group_inputs = module.in_channels // module.groups
+    times, rest = divmod(module.out_channels, module.in_channels)
+    kind = "depthwise conv" if group_inputs == 1 else "grouped conv"
+    if rest:
+        name = reader.describe(node)
+        reason = f"{name} is a grouped convolution ({module.groups} groups) with fewer outputs"
+        return reader.unknown(node, reason)
+    if not _is_known(reader, node, kind):
+        return reader.unknown(node)
+    reason = f"{reader.describe(node)} has groups of {group_inputs} channels"
+    reader.ties.keep_together(inputs, group_inputs, reason)
+    outputs = inputs if times == 1 else reader.new(Repeated(module.out_channels, inputs, times))
+    reader.add_layer(node, kind, inputs, outputs)
+    return outputs
+
+
+def _free_layer(reader: NetworkReader, node: fx.Node, kind: str, inputs: int) -> int | None:
+    known = _is_known(reader, node, kind)
+    return reader.add_free_layer(node, kind, inputs) if known else reader.unknown(node)
+
+
+def _is_known(reader: NetworkReader, node: fx.Node, kind: str) -> bool:
+    """Whether a layer is of one of torch's own classes, or acts like one if it is run."""
+    module, [source] = reader.module(node), node.all_input_nodes
+    known = type(module) in MODULES
+    return known or makes_channels_by_itself(module, kind, reader.shape(source))
 
 
 def read_linear(reader: NetworkReader, node: fx.Node) -> int | None:
@@ -70,7 +101,7 @@ def read_linear(reader: NetworkReader, node: fx.Node) -> int | None:
     inputs = reader.layout.get(source)
     if inputs is None or len(reader.shape(source)) != 2:
         return reader.unknown(node)
-    return reader.add_free_layer(node, "linear", inputs)
+    return _free_layer(reader, node, "linear", inputs)
 
 
 def read_norm(reader: NetworkReader, node: fx.Node) -> int | None:
@@ -144,7 +175,7 @@ def read_reshape(reader: NetworkReader, node: fx.Node) -> int | None:
     if before[1] == after[1] and prod(before[2:]) == prod(after[2:]):
         outputs: int | None = inputs
     elif len(after) == 2 and after[1] == prod(before[1:]):
-        outputs = reader.new(Flattened(after[1], inputs, prod(before[2:])))
+        outputs = reader.new(Repeated(after[1], inputs, prod(before[2:])))
     else:
         outputs = reader.unknown(node)
     return _tied_to_given_size(reader, node, outputs)
@@ -188,18 +219,26 @@ def read_query(reader: NetworkReader, node: fx.Node) -> int | None:
 
 
 def read_custom(reader: NetworkReader, node: fx.Node) -> int | None:
-    """An unknown module; one without parameters is run, to see if it keeps channels apart."""
+    """A module of an unknown class: one derived from a known layer, or one that keeps channels
+    apart. It is run to see whether it is."""
     module, tensors = reader.module(node), reader.tensors(node)
-    if any(True for _ in module.parameters()) or len(tensors) != 1 or len(node.args) != 1:
+    if len(tensors) != 1 or len(node.args) != 1 or node.kwargs:
         return reader.unknown(node)
-    x = torch.rand(reader.shape(tensors[0]), generator=torch.Generator().manual_seed(0))
-    half = x[:, : (x.shape[1] + 1) // 2]
-    try:
-        with in_mode(module, training=False), torch.no_grad():
-            alone = torch.equal(module(x)[:, : half.shape[1]], module(half))
-    except Exception:  # a user's forward may raise anything
-        alone = False
-    return reader.layout.get(tensors[0]) if alone else reader.unknown(node)
+    if isinstance(module, _ConvNd):
+        return read_conv(reader, node)
+    if isinstance(module, nn.Linear):
+        return read_linear(reader, node)
+    [source] = tensors
+    inputs, shape = reader.layout.get(source), reader.shape(source)
+    groups = getattr(module, "num_groups", None)
+    unit = shape[1] // groups if inputs is not None and isinstance(groups, int) else 1
+    if inputs is None or not keeps_channels_apart(module, shape, unit):
+        return reader.unknown(node)
+    if any(t.numel() > 1 for t in (*module.parameters(), *module.buffers())):
+        reason = f"{reader.describe(node)} has groups of {unit} channels"
+        reader.ties.keep_together(inputs, unit, reason)
+        reader.add_layer(node, "norm", inputs, inputs)
+    return inputs
 
 
 def _argument(node: fx.Node, position: int, name: str, default: Any = None) -> Any:
@@ -223,7 +262,14 @@ _SAME_MODULES = (
     nn.ReflectionPad2d, nn.ReplicationPad2d, nn.CircularPad2d,
 )  # fmt: skip
 
-_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.SyncBatchNorm, nn.InstanceNorm2d)
+_CONVS = (
+    nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
+)  # fmt: skip
+
+_NORMS = (
+    nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, nn.InstanceNorm1d,
+    nn.InstanceNorm2d, nn.InstanceNorm3d,
+)  # fmt: skip
 
 _SAME_NAMES = (
     "relu", "relu_", "relu6", "leaky_relu", "leaky_relu_", "elu", "elu_", "selu", "selu_", "celu",
@@ -237,7 +283,7 @@ _SAME_NAMES = (
 MODULES: dict[type, Operation] = {
     **dict.fromkeys(_SAME_MODULES, read_channelwise),
     nn.Sequential: read_sequential,
-    nn.Conv2d: read_conv,
+    **dict.fromkeys(_CONVS, read_conv),
     nn.Linear: read_linear,
     **dict.fromkeys(_NORMS, read_norm),
     nn.PReLU: read_prelu,

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import fx, nn
 
+from ..resizing import GROUPED
 from .layouts import FixedWidth, LayerOutput, Layout
 from .network_graph import find_stages, in_mode, path_of, run_once, trace_graph
 from .width_ties import WidthTies
@@ -28,11 +29,14 @@ class Layer:
     """
 
     name: str
-    kind: str  # conv, depthwise conv, linear, norm or constant
+    kind: str  # conv, transposed conv, depthwise conv, grouped conv, linear, norm or constant
     inputs: int
     outputs: int
     kernel: tuple[int, ...] = (1, 1)
     size: tuple[int, ...] = (1, 1)
+    """Of the output; of the input of a transposed convolution, which it goes through."""
+    group_inputs: int = 1
+    """The inputs of each group of a grouped convolution."""
     bias: bool = False
     affine: bool = True
     block: Block = None
@@ -151,13 +155,15 @@ class NetworkReader:
 
     def add_layer(self, node: fx.Node, kind: str, inputs: int, outputs: int) -> None:
         name, module = str(node.target), self.module(node)
+        scanned = node.all_input_nodes[0] if kind == "transposed conv" else node
         self.layers[name] = Layer(
             name=name,
             kind=kind,
             inputs=inputs,
             outputs=outputs,
-            kernel=tuple(getattr(module, "kernel_size", (1, 1))) if "conv" in kind else (1, 1),
-            size=self.shape(node)[2:] or (1, 1),
+            kernel=tuple(module.kernel_size) if "conv" in kind else (1, 1),
+            size=self.shape(scanned)[2:] or (1, 1),
+            group_inputs=module.in_channels // module.groups if kind in GROUPED else 1,
             bias=getattr(module, "bias", None) is not None,
             affine=getattr(module, "weight", None) is not None,
             block=self.block_of(name),

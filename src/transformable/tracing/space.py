@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import prod
+from math import lcm, prod
 from typing import Self, get_args
 
 import torch
@@ -40,6 +40,9 @@ class Space:
     """The shape of the network as it is."""
     shares: Mapping[str, str]
     """For each layer without a width of its own, the layer whose width it shares."""
+    units: Mapping[str, int]
+    """How many channels of a layer stay together, where it is more than one: a grouped convolution
+    or norm loses whole groups."""
     fixed: Mapping[str, str]
     """The layers inside the network that keep their width, and why."""
     residual: Residual
@@ -85,11 +88,14 @@ class Space:
             inputs, outputs = new_index[layer.inputs], new_index[layer.outputs]
             return replace(layer, inputs=inputs, outputs=outputs)
 
+        units = {name: unit for name in own if (unit := reader.ties.unit(name)) > 1}
         blocks = {name: len(stage.blocks) for name, stage in reader.stages.items()}
         reasons = {**reader.ties.reasons(makers), **reader.fixed}
         return cls(
             widths={
-                name: (size,) if search == "depth" else _candidates(size, ratios, divisor)
+                name: (size,)
+                if search == "depth"
+                else _candidates(size, ratios, lcm(divisor, units.get(name, 1)))
                 for name, size in sizes.items()
             },
             depths={
@@ -98,6 +104,7 @@ class Space:
             },
             full=Shape(sizes, blocks),
             shares={name: first for name, first in groups.items() if name != first},
+            units=units,
             fixed={name: why for name, why in reasons.items() if why != OUTPUT},
             residual=residual,
             input_shape=input_shape,
@@ -161,10 +168,18 @@ class Space:
             if depth > full.depths[name]:
                 blocks = full.depths[name]
                 raise ValueError(f"the depth of {name!r} must be 1 to {blocks}, not {depth}")
+        for name, unit in self.units.items():
+            if shape.widths[name] % unit or len(self._blocks(shape, name)) * unit != shape.widths[name]:
+                raise ValueError(f"the layer {name!r} keeps or loses blocks of {unit} channels")
         for name, picked in shape.channels.items():
             if picked[-1] >= full.widths[name]:
                 width = full.widths[name]
                 raise ValueError(f"channel {picked[-1]} of {name!r} is not there: it has {width}")
+
+    def _blocks(self, shape: Shape, name: str) -> set[int]:
+        """The blocks of a layer that the shape keeps a channel of."""
+        channels = shape.channels.get(name, range(shape.widths[name]))
+        return {channel // self.units[name] for channel in channels}
 
     def _unknown(self, kind: str, name: str, known: list[str]) -> str:
         if name in self.shares:

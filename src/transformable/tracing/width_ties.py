@@ -1,8 +1,9 @@
 """Which layers must have the same width, and which cannot change theirs."""
 
 from dataclasses import replace
+from math import lcm
 
-from .layouts import Concat, FixedWidth, Flattened, LayerOutput, Layout, Placed, StageOutput, Union
+from .layouts import Concat, FixedWidth, Repeated, LayerOutput, Layout, Placed, StageOutput, Union
 
 __all__ = ["WidthTies"]
 
@@ -11,7 +12,8 @@ class WidthTies:
     """Collects ties while a network is read; `settle` then makes the final layouts.
 
     Layers that share one width form a group. A group may also follow a layout (a gate is as wide
-    as what it multiplies), or be frozen at full width for a reason.
+    as what it multiplies), or be frozen at full width for a reason. The
+    unit of a group is how many channels stay together: it loses them in blocks of this size.
     """
 
     def __init__(self, layouts: list[Layout]) -> None:
@@ -19,6 +21,7 @@ class WidthTies:
         self.frozen: dict[str, str] = {}
         self._parent: dict[str, str] = {}
         self._follows: dict[str, int] = {}
+        self._units: dict[str, int] = {}
         # a projection shortcut never names its group: the block's last convolution does
         self.shortcuts: set[str] = set()
 
@@ -58,7 +61,7 @@ class WidthTies:
     def has_concat(self, index: int) -> bool:
         """Whether a concatenation, or flattened pixels, are part of this layout."""
         layout = self.layouts[self.resolve(index)]
-        return isinstance(layout, Concat | Flattened) or any(map(self.has_concat, layout.parts))
+        return isinstance(layout, Concat | Repeated) or any(map(self.has_concat, layout.parts))
 
     def freeze(self, index: int, reason: str) -> None:
         """Keep the widths of all layers in this layout as they are."""
@@ -79,12 +82,14 @@ class WidthTies:
         if a is not None and b is not None:
             kept, merged = self.root(a), self.root(b)
             self._parent[merged] = kept
+            self._units[kept] = lcm(self.unit(kept), self.unit(merged))
             if merged in self.frozen:
                 self.frozen.setdefault(kept, self.frozen[merged])
             return one
         for layer, other in ((a, two), (b, one)):
             if layer is not None and self._can_follow(layer, other):
                 self._follows[self.root(layer)] = other
+                self.keep_together(other, self.unit(layer), reason)
                 if self.root(layer) in self.frozen:
                     self.freeze(other, self.frozen[self.root(layer)])
                 return other
@@ -92,11 +97,33 @@ class WidthTies:
         self.freeze(two, reason)
         return one
 
+    def unit(self, layer: str) -> int:
+        """The number of channels that stay together in the group of a layer."""
+        return self._units.get(self.root(layer), 1)
+
+    def keep_together(self, index: int, unit: int, reason: str) -> None:
+        """Keep or drop each block of `unit` channels as a whole; where that is impossible, freeze
+        the layout."""
+        layout = self.layouts[self.resolve(index)]
+        match layout:
+            case LayerOutput(_, layer):
+                self._units[self.root(layer)] = lcm(self.unit(layer), unit)
+            case Union(_, parts) | StageOutput(_, _, parts):
+                for part in parts:
+                    self.keep_together(part, unit, reason)
+            case Concat(_, parts) if not any(size % unit for size in self._sizes(parts)):
+                for part in parts:
+                    self.keep_together(part, unit, reason)
+            case Repeated(_, part, times) if times % unit == 0 or unit % times == 0:
+                self.keep_together(part, max(1, unit // times), reason)
+            case _ if unit > 1:
+                self.freeze(index, reason)
+
     def _sizes(self, parts: tuple[int, ...]) -> list[int]:
         return [self.layouts[part].size for part in parts]
 
     def _can_follow(self, layer: str, index: int) -> bool:
-        if isinstance(self.layouts[index], (FixedWidth, Flattened)):
+        if isinstance(self.layouts[index], (FixedWidth, Repeated)):
             return False
         return self.root(layer) not in {self.root(leaf) for leaf in self.leaves(index)}
 
@@ -135,7 +162,7 @@ class WidthTies:
                     return Union(size, tuple(dict.fromkeys(map(settled, parts))))
                 case Concat() | StageOutput():
                     return replace(layout, parts=tuple(map(settled, layout.parts)))
-                case Placed() | Flattened():
+                case Placed() | Repeated():
                     return replace(layout, part=settled(layout.part))
                 case FixedWidth():
                     return layout
