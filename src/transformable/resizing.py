@@ -24,7 +24,9 @@ def resize(module: Any, kind: str, outs: list[int], ins: list[int]) -> None:
     (BatchNorm2d(2, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True), [3.0, 1.0])
     """
     axes = {
-        name: [(axis, each) for axis, each in zip(pair, (outs, ins), strict=True) if axis is not None]
+        name: [
+            (axis, each) for axis, each in zip(pair, (outs, ins), strict=True) if axis is not None
+        ]
         for name, pair in channel_axes(module, kind).items()
     }
     if kind == "norm":

@@ -120,12 +120,13 @@ def layer_cost(layer: Layer, c_in: int, c_out: int) -> Cost:
     match layer.kind:
         case "conv" | "transposed conv" | "grouped conv" | "depthwise conv":
             weights = c_out * (layer.group_inputs if layer.kind in GROUPED else c_in) * layer.area
-            return Cost(weights * layer.pixels, weights + layer.bias * c_out)
+            return Cost(weights * layer.pixels, weights + layer.by_output * c_out + layer.params)
         case "norm":
-            return Cost(0, (layer.affine + layer.bias) * c_out)
+            return Cost(0, layer.by_output * c_out + layer.params)
         case "linear":
-            weights = (c_in + layer.bias) * c_out
-            return Cost(weights, weights)
+            weights = c_out * c_in
+            macs = weights * layer.pixels + layer.bias * c_out
+            return Cost(macs, weights + layer.by_output * c_out + layer.params)
         case _:
             return Cost(layer.macs, layer.params)
 

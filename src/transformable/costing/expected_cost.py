@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..settings import Metric
 from ..shape import Shape
-from ..tracing.layouts import Concat, Repeated, LayerOutput, Placed, StageOutput, Union
+from ..tracing.layouts import Concat, LayerOutput, Placed, Repeated, StageOutput, Union
 from ..tracing.reader import Block, Layer, ResidualAdd
 from ..tracing.space import Space
 from .cost import cost_coefficients, layer_cost

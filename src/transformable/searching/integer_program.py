@@ -21,7 +21,7 @@ from ..costing.budget import BandError, Budget
 from ..costing.cost import cost_coefficients, layer_cost
 from ..costing.possible_masks import PossibleMasks
 from ..settings import Metric
-from ..tracing.layouts import Concat, Repeated, LayerOutput, Placed, StageOutput, Union
+from ..tracing.layouts import Concat, LayerOutput, Placed, Repeated, StageOutput, Union
 from ..tracing.reader import Layer, ResidualAdd
 from ..tracing.space import Space
 

@@ -19,6 +19,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from ..shape import Shape
 from ..slimming.slim import revive_dropout, slim
 from ..tracing.layouts import FixedWidth, LayerOutput, StageOutput, Union, channel_masks
+from ..tracing.network_graph import in_mode
 from ..tracing.probing import children_behind_norm
 from ..tracing.reader import Layer
 from ..tracing.space import Space
@@ -178,7 +179,9 @@ class _Rewriter:
         """The layer of the space whose candidates this one follows. The ties of the two traces may
         differ: a projected add ties layers that a padded one does not."""
         layout = self.traced.layouts[layer.outputs]
-        if layer.kind not in ("conv", "transposed conv", "linear") or not isinstance(layout, LayerOutput):
+        if layer.kind not in ("conv", "transposed conv", "linear") or not isinstance(
+            layout, LayerOutput
+        ):
             return None
         choice = self.space.shares.get(layout.layer, layout.layer)
         return choice if choice in self.space.widths else None
@@ -267,3 +270,11 @@ class _Rewriter:
 
     def _layout(self, node: fx.Node) -> Any:
         return self.traced.layouts[self.traced.layout_of[node]]
+
+
+def _is_nonzero_at_zero(module: nn.Module, channels: int) -> bool:
+    """Whether a module makes something else of channels that are zero."""
+    like = next(module.parameters(), torch.zeros(()))
+    zeros = torch.zeros(1, channels, 1, 1, dtype=like.dtype, device=like.device)
+    with torch.no_grad(), in_mode(module, training=False):
+        return bool(module(zeros).any())

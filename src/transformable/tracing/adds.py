@@ -148,7 +148,7 @@ def _project(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> Re
         block=block,
         order=reader.order[node],
     )
-    norm = replace(conv, name=f"{name}.1", kind="norm", inputs=outputs, bias=True)
+    norm = replace(conv, name=f"{name}.1", kind="norm", inputs=outputs, bias=True, by_output=2)
     return ResidualAdd(
         node=node,
         sources=(a, b),

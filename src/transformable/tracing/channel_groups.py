@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..shape import Shape
-from .layouts import Concat, Repeated, LayerOutput, Placed, StageOutput, Union
+from .layouts import Concat, LayerOutput, Placed, Repeated, StageOutput, Union
 from .reader import Layer
 from .space import Space
 

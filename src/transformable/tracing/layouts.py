@@ -12,10 +12,10 @@ from ..shape import Shape
 __all__ = [
     "Concat",
     "FixedWidth",
-    "Repeated",
     "LayerOutput",
     "Layout",
     "Placed",
+    "Repeated",
     "StageOutput",
     "Union",
     "channel_masks",

@@ -72,9 +72,7 @@ def makes_channels_by_itself(module: nn.Module, kind: str, shape: tuple[int, ...
     return _holds_in_both_modes(same, module, shape)
 
 
-def children_behind_norm(
-    norm: nn.Module, shape: tuple[int, ...]
-) -> list[nn.Module] | None:
+def children_behind_norm(norm: nn.Module, shape: tuple[int, ...]) -> list[nn.Module] | None:
     """The children of a class derived from one of torch's norms, if it is that norm with the children
     behind it, one after the other; None if it is something else.
 

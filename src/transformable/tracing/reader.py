@@ -38,7 +38,8 @@ class Layer:
     group_inputs: int = 1
     """The inputs of each group of a grouped convolution."""
     bias: bool = False
-    affine: bool = True
+    by_output: int = 0
+    """Parameters of each output channel besides the weights of a matrix: biases, scales."""
     block: Block = None
     original_only: bool = False
     macs: int = 0
@@ -155,6 +156,10 @@ class NetworkReader:
 
     def add_layer(self, node: fx.Node, kind: str, inputs: int, outputs: int) -> None:
         name, module = str(node.target), self.module(node)
+        outs = self.size(outputs)
+        others = [
+            p.numel() for n, p in module.named_parameters() if kind == "norm" or n != "weight"
+        ]
         scanned = node.all_input_nodes[0] if kind == "transposed conv" else node
         self.layers[name] = Layer(
             name=name,
@@ -165,7 +170,8 @@ class NetworkReader:
             size=self.shape(scanned)[2:] or (1, 1),
             group_inputs=module.in_channels // module.groups if kind in GROUPED else 1,
             bias=getattr(module, "bias", None) is not None,
-            affine=getattr(module, "weight", None) is not None,
+            by_output=sum(count == outs for count in others),
+            params=sum(count for count in others if count != outs),
             block=self.block_of(name),
             order=self.order[node],
         )

@@ -169,7 +169,10 @@ class Space:
                 blocks = full.depths[name]
                 raise ValueError(f"the depth of {name!r} must be 1 to {blocks}, not {depth}")
         for name, unit in self.units.items():
-            if shape.widths[name] % unit or len(self._blocks(shape, name)) * unit != shape.widths[name]:
+            if (
+                shape.widths[name] % unit
+                or len(self._blocks(shape, name)) * unit != shape.widths[name]
+            ):
                 raise ValueError(f"the layer {name!r} keeps or loses blocks of {unit} channels")
         for name, picked in shape.channels.items():
             if picked[-1] >= full.widths[name]:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from math import lcm
 
-from .layouts import Concat, FixedWidth, Repeated, LayerOutput, Layout, Placed, StageOutput, Union
+from .layouts import Concat, FixedWidth, LayerOutput, Layout, Placed, Repeated, StageOutput, Union
 
 __all__ = ["WidthTies"]
 
