@@ -41,13 +41,15 @@ def resize(module: Any, kind: str, outs: list[int], ins: list[int]) -> None:
         module.out_channels, module.in_channels = len(outs), len(ins)
     old = dict(_tensors(module))
     for name, tensor in old.items():
-        _set_tensor(module, name, _empty_like(tensor, axes[name]))
+        value = _pick(tensor, axes[name])
+        if isinstance(tensor, nn.Parameter):
+            value = nn.Parameter(value, tensor.requires_grad)
+        _set_tensor(module, name, value)
     if -1 in outs or -1 in ins:
         initialise(module)
-    new = dict(_tensors(module))
-    with torch.no_grad():
-        for name, tensor in old.items():
-            _copy(new[name], tensor, axes[name])
+        with torch.no_grad():
+            for name, tensor in _tensors(module):
+                _copy(tensor, old[name], axes[name])
 
 
 def channel_axes(module: Any, kind: str) -> dict[str, tuple[int | None, int | None]]:
@@ -98,14 +100,15 @@ Axes = list[tuple[int, list[int]]]
 """Along which axes a tensor changes, each with the old index of each new channel."""
 
 
-def _empty_like(tensor: Tensor, axes: Axes) -> Tensor:
-    size = list(tensor.shape)
+def _pick(tensor: Tensor, axes: Axes) -> Tensor:
+    """These channels of a tensor; a new one, which not every module can initialise, is like one of
+    the old ones at first."""
+    value = tensor.detach()
     for axis, channels in axes:
-        size[axis] = len(channels)
-    value = tensor.new_empty(size)
-    if isinstance(tensor, nn.Parameter):
-        return nn.Parameter(value, tensor.requires_grad)
-    return value
+        size = value.shape[axis]
+        old = [n if n >= 0 else i % size for i, n in enumerate(channels)]
+        value = value.index_select(axis, torch.tensor(old, device=value.device))
+    return value.clone() if not axes else value
 
 
 def _set_tensor(module: nn.Module, name: str, value: Tensor) -> None:

@@ -13,7 +13,7 @@ from ..resizing import resize
 from ..shape import Shape
 from ..tracing.layouts import kept_channels, set_bits
 from ..tracing.network_graph import inside
-from ..tracing.reader import ResidualAdd
+from ..tracing.reader import ResidualAdd, Split
 from ..tracing.space import Space
 
 __all__ = ["check_same_network", "revive_dropout", "slim"]
@@ -73,7 +73,10 @@ def _reshape(small: nn.Module, space: Space, shape: Shape) -> nn.Module:
             if layer.original_only:
                 small.set_submodule(layer.name, nn.Identity())
     unequal = [add for add in space.adds if space.keeps(add, shape) and _is_unequal(add, masks)]
-    if all(add.module for add in unequal) and not isinstance(small, fx.GraphModule):
+    full = space.masks(space.full)
+    numbers_hold = all(masks[i] == full[i] for split in space.splits for i in split.parts)
+    in_place = numbers_hold and all(add.module for add in unequal)
+    if in_place and not isinstance(small, fx.GraphModule):
         for add in unequal:
             small.set_submodule(str(add.module), _alignment(add, space, masks, small))
         _drop_blocks(small, space, shape)
@@ -105,11 +108,12 @@ def _projection(add: ResidualAdd, space: Space, masks: Sequence[int]) -> nn.Sequ
     layer, *norm = add.projection
     ins = torch.tensor(kept_channels(space.layouts, masks, layer.inputs))
     outs = torch.tensor(kept_channels(space.layouts, masks, layer.outputs))
-    conv = nn.Conv2d(len(ins), len(outs), 1, bias=False)
+    axes = len(layer.size)
+    conv = getattr(nn, f"Conv{axes}d")(len(ins), len(outs), 1, bias=False)
     with torch.no_grad():
         same = (outs[:, None] == ins) & (ins >= 0)
-        conv.weight.copy_(same[:, :, None, None])
-    return nn.Sequential(conv, *(nn.BatchNorm2d(len(outs)) for _ in norm))
+        conv.weight.copy_(same.view(*same.shape, *[1] * axes))
+    return nn.Sequential(conv, *(getattr(nn, f"BatchNorm{axes}d")(len(outs)) for _ in norm))
 
 
 def _drop_blocks(small: nn.Module, space: Space, shape: Shape) -> None:
@@ -133,6 +137,8 @@ def _as_graph(
     for add in unequal:
         _add_submodule(small, _name(add), _alignment(add, space, masks, small))
         _rewire(graph, add, copies)
+    for split in space.splits:
+        _renumber(split, copies, [masks[part].bit_count() for part in split.parts])
     dropped: set[str] = set()
     for name, depth in shape.depths.items():
         stage = space.stages[name]
@@ -183,6 +189,21 @@ def _rewire(graph: fx.Graph, add: ResidualAdd, copies: dict[fx.Node, fx.Node]) -
             call = graph.call_module(f"{name}.{i}", (call,))
             call.meta = dict(node.meta)
         node.replace_input_with(shortcut, call)
+
+
+def _renumber(split: Split, copies: dict[fx.Node, fx.Node], sizes: list[int]) -> None:
+    """Give a split or slice of channels the sizes that the parts have now."""
+    node = copies[split.node]
+    if split.own is None:
+        node.op, node.target = "call_function", torch.split
+        node.args, node.kwargs = (node.all_input_nodes[0], sizes, split.axis), {}
+        return
+    source, keys = node.args
+    keys = list(keys) if isinstance(keys, tuple) else [keys]
+    axes = [i for i, key in enumerate(keys) if key is not None]
+    start = sum(sizes[: split.own])
+    keys[axes[split.axis]] = slice(start, start + sizes[split.own])
+    node.args = source, tuple(keys)
 
 
 def _name(add: ResidualAdd) -> str:

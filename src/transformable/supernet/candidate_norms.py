@@ -32,6 +32,7 @@ class CandidateNorms(nn.Module):
             i for i, layer in enumerate(layers.values()) if not (wide and layer.expanding)
         ]
         self.choices = [layer.choice for layer in layers.values()]
+        """None for a part of a layer's outputs whose width is fixed, its only candidate."""
         # no buffers: they stay on the CPU, in float64, which not every device has
         self.sources, self.coefficients = interpolate_candidates(candidates, align)
         scales = [layer.scale for layer in layers.values() if layer.scale is not None]
@@ -80,7 +81,7 @@ class CandidateNorms(nn.Module):
         if self.scale is None or self.shift is None:
             return
         for i, (name, choice) in enumerate(zip(self.names, self.choices, strict=True)):
-            j = self.candidates.index(widths[choice])
+            j = self.candidates.index(widths[choice]) if choice else 0
             yield name, (self.scale[i, j], self.shift[i, j])
 
 
@@ -90,7 +91,8 @@ def make_candidate_norms(
     """One `CandidateNorms` per set of candidates, apart for layers with and without affine norm."""
     groups: dict[tuple[tuple[int, ...], bool], dict[str, SearchedLayer]] = {}
     for name, layer in layers.items():
-        key = space.widths[layer.choice], layer.scale is not None
+        candidates = space.widths[layer.choice] if layer.choice else (layer.size,)
+        key = candidates, layer.scale is not None
         groups.setdefault(key, {})[name] = layer
     return nn.ModuleList(
         CandidateNorms(group, candidates, align) for (candidates, _), group in groups.items()

@@ -10,7 +10,7 @@ from torch import fx, nn
 
 from ..models.resnet import Add
 from .fused_ops import add_relu
-from .mixed_layer import MixedLayer
+from .mixed_layer import MixedLayer, can_fuse_relu
 
 __all__ = ["fuse_relus"]
 
@@ -31,8 +31,7 @@ def fuse_relus(
         if len(node.users) > 1 or source in ends:
             continue
         module = _module(body, node)
-        mixed = isinstance(module, MixedLayer) and not module.behind
-        if mixed and isinstance(module.norm, nn.BatchNorm2d):
+        if isinstance(module, MixedLayer) and not module.behind and can_fuse_relu(module.norm):
             module.relu = True
         elif _is_add(body, node):
             node = copies[source] = _replace_add(body, node)

@@ -6,7 +6,7 @@ The body takes images and a dict of controls: the `ChannelMatrix` of each search
 
 import copy
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -16,32 +16,44 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from ..resizing import GROUPED
 from ..shape import Shape
 from ..slimming.slim import revive_dropout, slim
-from ..tracing.layouts import FixedWidth, LayerOutput, StageOutput, Union, channel_masks
+from ..tracing.cuts import part_name
+from ..tracing.layouts import (
+    Concat,
+    FixedWidth,
+    LayerOutput,
+    Layout,
+    StageOutput,
+    Union,
+    channel_masks,
+)
 from ..tracing.network_graph import in_mode
 from ..tracing.probing import children_behind_norm
 from ..tracing.reader import Layer
 from ..tracing.space import Space
 from .fuse_relus import fuse_relus
-from .mixed_layer import MixedLayer, mask_channels
+from .mixed_layer import MixedLayer, PresentInputs, mask_channels
 
 __all__ = ["RewrittenNetwork", "SearchedLayer", "rewrite"]
 
 # f(0) is not 0: absent channels would become nonzero behind these
 NONZERO_AT_ZERO = (
     *("sigmoid", "sigmoid_", "hardsigmoid", "softplus", "logsigmoid", "exp", "cos"),
-    *("threshold", "clamp", "clamp_min", "constantpad2d"),
+    *("threshold", "clamp", "clamp_min", "constantpad2d", "softmax"),
 )
 ADDS = ("add", "add_", "sub", "sub_", "iadd", "isub")
 
 
 @dataclass(frozen=True)
 class SearchedLayer:
-    """A layer whose width is searched, and the norm that it is fused with."""
+    """A layer whose width is searched, or a part of its outputs, and the norm it is fused with."""
 
-    choice: str
-    """The layer that has the candidates: itself, or the one whose width it shares."""
+    choice: str | None
+    """The layer that has the candidates: itself, or the one whose width it shares; None for a part
+    that is fixed."""
+    size: int
     norm: str | None
     scale: Tensor | None
     """The affine parameters that the norm had."""
@@ -94,10 +106,16 @@ class RewrittenNetwork:
         state = self.body.state_dict()
         network.to(next(iter(state.values())).device)
         network.load_state_dict(state, strict=False, assign=True)
-        for name, (scale, shift) in affine.items():
-            norm: Any = network.get_submodule(str(self.layers[name].norm))
+        parts: dict[str, list[tuple[Tensor, Tensor]]] = {}
+        for name, layer in self.layers.items():
+            if name in affine:
+                parts.setdefault(str(layer.norm), []).append(affine[name])
+        for name, pairs in parts.items():
+            norm: Any = network.get_submodule(name)
             norm.affine = True
-            norm.weight, norm.bias = nn.Parameter(scale.detach()), nn.Parameter(shift.detach())
+            norm.weight, norm.bias = (
+                nn.Parameter(torch.cat(each).detach()) for each in zip(*pairs, strict=True)
+            )
         for name in self.in_place:
             network.get_submodule(name).inplace = True  # type: ignore[assignment]
         return network
@@ -158,12 +176,16 @@ class _Rewriter:
             if node.op in ("output", "placeholder") or node in fused:
                 continue
             layer = layers.get(str(node.target)) if node.op == "call_module" else None
-            choice = self._choice(layer) if layer else None
-            if choice:
+            parts = self._searched_parts(layer) if layer else []
+            if parts:
                 norm = self._norm_behind(node, layers)
-                self._mix_widths(node, norm, choice)
+                self._mix_widths(node, norm, parts)
                 fused.update([norm] if norm else [])
-            elif node in self.traced.layout_of and self._wakes_channels(node, layer):
+            if layer and layer.standardised:
+                self._pass_present_inputs(node)
+            if parts:
+                continue
+            if node in self.traced.layout_of and self._wakes_channels(node, layer):
                 self._mask(node)
         ends = {node for stage in self.traced.stages.values() for node in stage.ends}
         fuse_relus(self.body, self.copies, ends)
@@ -175,16 +197,31 @@ class _Rewriter:
         self.body.delete_all_unused_submodules()
         self.body.recompile()
 
-    def _choice(self, layer: Layer) -> str | None:
-        """The layer of the space whose candidates this one follows. The ties of the two traces may
-        differ: a projected add ties layers that a padded one does not."""
-        layout = self.traced.layouts[layer.outputs]
-        if layer.kind not in ("conv", "transposed conv", "linear") or not isinstance(
-            layout, LayerOutput
-        ):
-            return None
-        choice = self.space.shares.get(layout.layer, layout.layer)
-        return choice if choice in self.space.widths else None
+    def _searched_parts(self, layer: Layer) -> list[tuple[str | None, int]]:
+        """For each part of the outputs of a layer, the layer of the space whose candidates it
+        follows, and its size; empty if it follows none.
+
+        The ties of the two traces may differ: a projected add ties layers that a padded one does
+        not."""
+        if layer.kind not in ("conv", "transposed conv", "linear"):
+            return []
+        parts: list[tuple[str | None, int]] = []
+        for layout in self._leaves(layer.outputs):
+            if not isinstance(layout, LayerOutput | FixedWidth):
+                return []
+            name = layout.layer if isinstance(layout, LayerOutput) else ""
+            choice = self.space.shares.get(name, name)
+            parts.append((choice if choice in self.space.widths else None, layout.size))
+        return parts if any(choice for choice, _ in parts) else []
+
+    def _leaves(self, index: int) -> Iterator[Layout]:
+        """The layouts that are concatenated in a layout."""
+        layout = self.traced.layouts[index]
+        if isinstance(layout, Concat):
+            for part in layout.parts:
+                yield from self._leaves(part)
+        else:
+            yield layout
 
     def _norm_behind(self, node: fx.Node, layers: Mapping[str, Layer]) -> fx.Node | None:
         """The norm that reads the output of a layer, if nothing else does."""
@@ -199,17 +236,29 @@ class _Rewriter:
         shape = 2, self._layout(user).size, *size
         return None if children_behind_norm(module, shape) is None else user
 
-    def _mix_widths(self, original: fx.Node, norm: fx.Node | None, choice: str) -> None:
+    def _mix_widths(
+        self, original: fx.Node, norm: fx.Node | None, parts: list[tuple[str | None, int]]
+    ) -> None:
         name, node = str(original.target), self.copies[original]
         module: Any = self._module(norm) if norm else None
-        scale, shift = (module.weight, module.bias) if module and module.affine else (None, None)
+        affine = module is not None and module.affine
+        scales, shifts = (module.weight, module.bias) if affine else (None, None)
         mixed = MixedLayer(self._module(original), module)
         norm_name = str(norm.target) if norm else None
-        self.layers[name] = SearchedLayer(choice, norm_name, scale, shift, mixed.expanding)
+        sizes = [size for _, size in parts]
+        names = [name] if len(parts) == 1 else [part_name(name, i) for i in range(len(parts))]
+        mixed.expanding = mixed.expanding and len(parts) == 1
+        for i, (part, (choice, size)) in enumerate(zip(names, parts, strict=True)):
+            scale, shift = (None if t is None else t.split(sizes)[i] for t in (scales, shifts))
+            self.layers[part] = SearchedLayer(
+                choice, size, norm_name, scale, shift, mixed.expanding
+            )
         self.body.set_submodule(name, mixed)
         with self.graph.inserting_before(node):
-            matrix = self.graph.call_function(operator.getitem, (self.controls, name))
-        node.args = (*node.args, matrix)
+            matrices = [
+                self.graph.call_function(operator.getitem, (self.controls, part)) for part in names
+            ]
+        node.args = (*node.args, *matrices)
         if norm:
             self.copies[norm].replace_all_uses_with(node)
             self.graph.erase_node(self.copies[norm])
@@ -223,8 +272,8 @@ class _Rewriter:
         if isinstance(layout, FixedWidth):
             return False
         if layer:
-            # a depthwise convolution, or a norm that is not behind its convolution
-            return layer.kind != "depthwise conv" or layer.bias
+            # a grouped convolution, or a norm that is not behind its convolution
+            return layer.kind not in GROUPED or layer.bias
         if node.op == "call_module":
             name = type(self._module(node)).__name__.lower()
         else:
@@ -233,6 +282,22 @@ class _Rewriter:
         broadcast = any(self._layout(n).size != layout.size for n in tensors)
         return name in NONZERO_AT_ZERO or (name in ADDS and (len(tensors) == 1 or broadcast))
 
+    def _pass_present_inputs(self, original: fx.Node) -> None:
+        """Tell a layer that standardises its filters which of its inputs are there."""
+        [source] = original.all_input_nodes
+        index, node, name = (
+            self.traced.layout_of[source],
+            self.copies[original],
+            str(original.target),
+        )
+        self.masked.add(index)
+        module = self._module(original)
+        if not isinstance(module, MixedLayer):
+            self.body.set_submodule(name, PresentInputs(module))
+        with self.graph.inserting_before(node):
+            mask = self.graph.call_function(operator.getitem, (self.controls, index))
+        node.kwargs = {"present": mask}
+
     def _mask(self, original: fx.Node) -> None:
         """Set the absent channels of a tensor to zero."""
         index, node = self.traced.layout_of[original], self.copies[original]
@@ -240,7 +305,8 @@ class _Rewriter:
         with self.graph.inserting_after(node):
             mask = self.graph.call_function(operator.getitem, (self.controls, index))
         with self.graph.inserting_after(mask):
-            masked = self.graph.call_function(mask_channels, (node, mask))
+            axis = self.traced.axis_of.get(original, 1)
+            masked = self.graph.call_function(mask_channels, (node, mask, axis))
         node.replace_all_uses_with(masked, lambda user: user is not masked)
         self.copies[original] = masked
 

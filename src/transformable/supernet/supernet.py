@@ -192,8 +192,13 @@ class SuperNet(nn.Module):
         """The second input of the body: channel matrices, masks and mixed depths."""
         controls: dict[Any, Any] = {}
         for norms in self.groups:
-            rows = [self.rows[choice] for choice in norms.choices]  # type: ignore[union-attr]
-            controls.update(norms(draw.candidates[rows], draw.weights[rows]))
+            choices: list[str | None] = norms.choices  # type: ignore[assignment]
+            if None in choices:  # the only candidate of each
+                ones = draw.weights.new_ones(len(choices), 1)
+                controls.update(norms(torch.zeros_like(ones, dtype=torch.long), ones))
+            else:
+                rows = [self.rows[choice] for choice in choices if choice]
+                controls.update(norms(draw.candidates[rows], draw.weights[rows]))
         drawn = dict(zip(self.space.depths, (draw.depths > 0).tolist(), strict=True))
         depths = {stage: list(compress(self.space.depths[stage], drawn[stage])) for stage in drawn}
         used = torch.where(draw.weights > 0, draw.candidates, 0).max(1).values.tolist()

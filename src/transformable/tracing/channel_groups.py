@@ -22,9 +22,9 @@ class ChannelGroups:
     """The layers of a space, grouped by what they are added to.
 
     A group is named by its first layer. Where channels stay together (`Space.units`), a "channel"
-    of a group is a block of them: `units` says how many, `sizes` how many blocks. `movable` are the groups whose channels may be put into
-    another order: a layout that places channels at fixed positions, or an add to something
-    outside of all groups, does not allow that.
+    of a group is a block of them: `units` says how many, `sizes` how many blocks. `movable` are the
+    groups whose channels may be put into another order: a layout that places channels at fixed
+    positions, or an add to something outside of all groups, does not allow that.
 
     >>> from transformable import models
     >>> groups = ChannelGroups(Space.trace(models.build("resnet20"), (3, 32, 32)))

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.conv import _ConvNd
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..layers import PaddedAdd
@@ -25,8 +27,8 @@ class Tracer(fx.Tracer):
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         # many networks write an identity shortcut as an empty Sequential: keep its node
         empty = isinstance(m, nn.Sequential) and len(m) == 0
-        whole = isinstance(m, (PaddedAdd, nn.Conv2d, nn.Linear, nn.BatchNorm2d))
-        leaf = empty or whole or _has_two_modes(m)
+        whole = isinstance(m, (PaddedAdd, _ConvNd, nn.Linear, _NormBase, nn.GroupNorm))
+        leaf = empty or whole or _has_two_modes(m) or _has_numbers_by_channel(m)
         return leaf or super().is_leaf_module(m, module_qualified_name)
 
     def call_module(
@@ -43,6 +45,17 @@ class Tracer(fx.Tracer):
                 self.graph.erase_node(node)
             self.opaque[path] = str(error).split("\n")[0]
             return self.create_proxy("call_module", path, args, kwargs)
+
+
+def _has_numbers_by_channel(module: nn.Module) -> bool:
+    """Whether it may be a norm of a class of its own: all it has is one number for each of n
+    channels, or several such."""
+    tensors = [t for t in (*module.parameters(), *module.buffers()) if t.numel() > 1]
+    own = {*module.parameters(recurse=False), *module.buffers(recurse=False)}
+    if not own.intersection(tensors) or len({t.numel() for t in tensors}) > 1:
+        return False
+    vectors = all(max(t.shape) == t.numel() for t in tensors)
+    return vectors and len(inspect.signature(module.forward).parameters) == 1
 
 
 def _has_two_modes(module: nn.Module) -> bool:
@@ -91,10 +104,14 @@ def trace_graph(model: nn.Module) -> tuple[fx.Graph, dict[str, str]]:
 
 @dataclass(frozen=True)
 class NodeOutput:
-    """The shape of a node's output (empty if that is no tensor), and its MACs for one image."""
+    """The shape of a node's output (empty if that is no tensor), and its MACs for one image.
+
+    If it is several tensors, `parts` are their shapes.
+    """
 
     shape: tuple[int, ...]
     macs: int
+    parts: tuple[tuple[int, ...], ...] = ()
 
 
 class _Runner(fx.Interpreter):
@@ -106,13 +123,15 @@ class _Runner(fx.Interpreter):
         with FlopCounterMode(display=False) as counter:
             value = super().run_node(n)
         shape = tuple(value.shape) if isinstance(value, Tensor) else ()
+        several = value if isinstance(value, (list, tuple)) else ()
+        parts = tuple(tuple(part.shape) for part in several if isinstance(part, Tensor))
         # two operations per multiply-accumulate, two images
-        self.outputs[n] = NodeOutput(shape, counter.get_total_flops() // 4)
+        self.outputs[n] = NodeOutput(shape, counter.get_total_flops() // 4, parts)
         return value
 
 
 def run_once(
-    model: nn.Module, graph: fx.Graph, input_shape: tuple[int, int, int]
+    model: nn.Module, graph: fx.Graph, input_shape: tuple[int, ...]
 ) -> dict[fx.Node, NodeOutput]:
     """Run the graph on two images, so that the batch cannot be taken for an axis of size 1."""
     parameter = next(model.parameters(), torch.empty(0))
@@ -177,7 +196,7 @@ def _stage(
         ends_here = [n for n in nodes if any(not inside(user, path) for user in n.users)]
         sources = {s for n in nodes for s in n.all_input_nodes if not inside(s, path)}
         composite = any(True for _ in block.children())
-        if not composite or not any(isinstance(m, nn.Conv2d) for m in block.modules()):
+        if not composite or not any(isinstance(m, _ConvNd) for m in block.modules()):
             return None
         # the key of a module that is called again ends in @1, @2, ...; a relu of the block may be
         again = {key for n in nodes for key in n.meta.get("nn_module_stack", {}) if "@" in key}

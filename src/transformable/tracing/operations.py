@@ -5,18 +5,27 @@ Each function returns the layout of the node's output, or None if that has no ch
 
 import operator
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from ..layers import PaddedAdd
 from .adds import read_add, read_mul, read_padded_add
+from .axes import (
+    argument,
+    read_index,
+    read_permute,
+    read_reduction,
+    read_reshape,
+    read_softmax,
+    read_split,
+    read_stack,
+)
 from .layouts import Concat, FixedWidth, Placed, Repeated
-from .probing import keeps_channels_apart, makes_channels_by_itself
+from .probing import keeps_channels_apart, makes_channels_by_itself, standardises_inputs
 from .reader import NetworkReader
 
 __all__ = ["read_operation"]
@@ -32,18 +41,31 @@ def read_operation(reader: NetworkReader, node: fx.Node) -> int | None:
             return reader.unknown(node, f"the weights of {name} are used more than once")
         if module._forward_pre_hooks:
             return reader.unknown(node, f"{name} has a hook that may make its weights")
-        return MODULES.get(type(module), read_custom)(reader, node)
-    if not reader.shape(node) and not any(map(reader.shape, node.all_input_nodes)):
+        operation = MODULES.get(type(module), read_custom)
+    elif not reader.shape(node) and not any(map(reader.shape, node.all_input_nodes)):
+        if any(source in reader.pieces for source in node.all_input_nodes):
+            reader.unknown(node)  # several tensors at once
         return None  # arithmetic with numbers
-    if node.op == "call_method":
-        return METHODS.get(str(node.target), NetworkReader.unknown)(reader, node)
-    return FUNCTIONS.get(node.target, NetworkReader.unknown)(reader, node)
+    elif node.op == "call_method":
+        operation = METHODS.get(str(node.target), read_custom)
+    else:
+        operation = FUNCTIONS.get(node.target, read_custom)
+    moved = any(reader.axis_of(source) != 1 for source in reader.tensors(node))
+    if moved and operation not in ON_ANY_AXIS:
+        operation = read_custom
+    return operation(reader, node)
 
 
 def read_channelwise(reader: NetworkReader, node: fx.Node) -> int | None:
     """An operation on each channel by itself: the output has the channels of the input."""
     [source, *others] = reader.tensors(node)
+    reader.axis[node] = reader.axis_of(source)
     return reader.unknown(node) if others else reader.layout.get(source)
+
+
+def read_spatial(reader: NetworkReader, node: fx.Node) -> int | None:
+    """The same, for an operation that takes the axes behind the channels for pixels."""
+    return read_channelwise(reader, node)
 
 
 def read_sequential(reader: NetworkReader, node: fx.Node) -> int | None:
@@ -54,7 +76,7 @@ def read_sequential(reader: NetworkReader, node: fx.Node) -> int | None:
 def read_conv(reader: NetworkReader, node: fx.Node) -> int | None:
     module: Any = reader.module(node)
     [source] = node.all_input_nodes
-    inputs, axes = reader.layout.get(source), len(reader.shape(source))
+    inputs, axes = reader.channels(source, 1), len(reader.shape(source))
     transposed = isinstance(module, _ConvTransposeNd)
     if inputs is None or axes != module.weight.ndim or (transposed and module.groups > 1):
         return reader.unknown(node)
@@ -85,27 +107,36 @@ def _read_grouped_conv(reader: NetworkReader, node: fx.Node, inputs: int) -> int
 
 
 def _free_layer(reader: NetworkReader, node: fx.Node, kind: str, inputs: int) -> int | None:
-    known = _is_known(reader, node, kind)
-    return reader.add_free_layer(node, kind, inputs) if known else reader.unknown(node)
+    if not _is_known(reader, node, kind):
+        return reader.unknown(node)
+    module, [source] = reader.module(node), node.all_input_nodes
+    known, shape = type(module) in MODULES, reader.shape(source)
+    standardised = not known and standardises_inputs(module, kind, shape)
+    return reader.add_free_layer(node, kind, inputs, standardised)
 
 
 def _is_known(reader: NetworkReader, node: fx.Node, kind: str) -> bool:
     """Whether a layer is of one of torch's own classes, or acts like one if it is run."""
     module, [source] = reader.module(node), node.all_input_nodes
-    known = type(module) in MODULES
-    return known or makes_channels_by_itself(module, kind, reader.shape(source))
+    if type(module) in MODULES:
+        return True
+    shape = reader.shape(source)
+    return reader.probe(node, lambda: makes_channels_by_itself(module, kind, shape))
 
 
 def read_linear(reader: NetworkReader, node: fx.Node) -> int | None:
+    """On the last axis, which has the channels."""
     [source] = node.all_input_nodes
-    inputs = reader.layout.get(source)
-    if inputs is None or len(reader.shape(source)) != 2:
+    axis = len(reader.shape(source)) - 1
+    inputs = reader.channels(source, axis)
+    if inputs is None or axis < 1:
         return reader.unknown(node)
+    reader.axis[node] = axis
     return _free_layer(reader, node, "linear", inputs)
 
 
 def read_norm(reader: NetworkReader, node: fx.Node) -> int | None:
-    inputs = reader.layout.get(node.all_input_nodes[0])
+    inputs = reader.channels(node.all_input_nodes[0], 1)
     if inputs is None:
         return reader.unknown(node)
     reader.add_layer(node, "norm", inputs, inputs)
@@ -121,19 +152,20 @@ def read_prelu(reader: NetworkReader, node: fx.Node) -> int | None:
 
 
 def read_cat(reader: NetworkReader, node: fx.Node) -> int | None:
-    tensors = _argument(node, 0, "tensors")
+    tensors = argument(node, 0, "tensors")
     nodes = list(tensors) if isinstance(tensors, (list, tuple)) else []
-    dim = _argument(node, 1, "dim", 0)
-    known = bool(nodes) and all(n in reader.layout for n in nodes)
-    if not known or dim not in (1, 1 - len(reader.shape(node))):
+    axis = argument(node, 1, "dim", 0) % len(reader.shape(node))
+    parts = [reader.channels(n, axis) for n in nodes]
+    known = tuple(index for index in parts if index is not None)
+    if axis == 0 or not nodes or len(known) < len(nodes):
         return reader.unknown(node)
-    parts = tuple(reader.layout[n] for n in nodes)
-    return reader.new(Concat(sum(map(reader.size, parts)), parts))
+    reader.axis[node] = axis
+    return reader.new(Concat(sum(map(reader.size, known)), known))
 
 
 def read_pad(reader: NetworkReader, node: fx.Node) -> int | None:
     [source, *others] = reader.tensors(node)
-    amounts = _argument(node, 1, "pad")
+    amounts = argument(node, 1, "pad")
     inputs = reader.layout.get(source)
     axes = len(reader.shape(source))
     if inputs is None or others or not isinstance(amounts, (list, tuple)):
@@ -143,8 +175,8 @@ def read_pad(reader: NetworkReader, node: fx.Node) -> int | None:
     before, after = pairs[axes - 2]
     if before == after == 0:
         return inputs
-    zeros = _argument(node, 2, "mode", "constant") == "constant"
-    zeros &= _argument(node, 3, "value", 0) in (0, None)
+    zeros = argument(node, 2, "mode", "constant") == "constant"
+    zeros &= argument(node, 3, "value", 0) in (0, None)
     if not zeros or min(before, after) < 0:
         return reader.unknown(node)
     size = reader.size(inputs)
@@ -152,64 +184,12 @@ def read_pad(reader: NetworkReader, node: fx.Node) -> int | None:
     return reader.new(Placed(before + size + after, inputs, positions, zeros=True))
 
 
-def read_reduction(reader: NetworkReader, node: fx.Node) -> int | None:
-    """A mean, sum or maximum over pixels."""
-    [source, *others] = reader.tensors(node)
-    dims = _argument(node, 1, "dim")
-    axes = len(reader.shape(source))
-    dims = dims if isinstance(dims, (list, tuple)) else [dims]
-    if others or any(not isinstance(d, int) or d % axes < 2 for d in dims):
-        return reader.unknown(node)
-    return reader.layout.get(source)
-
-
-def read_reshape(reader: NetworkReader, node: fx.Node) -> int | None:
-    source = node.all_input_nodes[0]
-    inputs = reader.layout.get(source)
-    before, after = reader.shape(source), reader.shape(node)
-    if inputs is None or len(after) < 2 or after[0] != before[0]:
-        return reader.unknown(node)
-    if node.target in ("view", "reshape", torch.reshape) and after[1] in _flat(node):
-        # a size in the code is right only for the original width
-        return reader.unknown(node, f"{node.name!r} has the number {after[1]} written into it")
-    if before[1] == after[1] and prod(before[2:]) == prod(after[2:]):
-        outputs: int | None = inputs
-    elif len(after) == 2 and after[1] == prod(before[1:]):
-        outputs = reader.new(Repeated(after[1], inputs, prod(before[2:])))
-    else:
-        outputs = reader.unknown(node)
-    return _tied_to_given_size(reader, node, outputs)
-
-
-def _tied_to_given_size(reader: NetworkReader, node: fx.Node, outputs: int | None) -> int | None:
-    """x.view(b, c, 1, 1) has the channels of the tensor that c was read from."""
-    sizes = _flat(node)
-    channels = sizes[1] if len(sizes) > 1 else None
-    if outputs is None or not isinstance(channels, fx.Node):
-        return outputs
-    reason = f"{node.name!r} reads the number of channels from another tensor"
-    for tensor in reader.origins(channels):
-        outputs = reader.ties.tie(outputs, reader.layout[tensor], reason)
-    return outputs
-
-
-def read_index(reader: NetworkReader, node: fx.Node) -> int | None:
-    source, keys = node.args
-    if not isinstance(source, fx.Node) or source not in reader.layout:
-        shape = reader.shape(node)
-        return reader.new(FixedWidth(shape[1])) if len(shape) > 1 else None
-    keys = keys if isinstance(keys, tuple) else (keys,)
-    spatial = all(k is None or isinstance(k, slice) for k in keys)
-    if not spatial or any(k != slice(None) for k in keys[:2]):
-        return reader.unknown(node)
-    return reader.layout[source]
-
-
 def read_scalar(reader: NetworkReader, node: fx.Node) -> int | None:
     """A difference or quotient with a number on the right."""
     [source, *others] = reader.tensors(node)
     if others or node.args[0] is not source:
         return reader.unknown(node)
+    reader.axis[node] = reader.axis_of(source)
     return reader.layout.get(source)
 
 
@@ -219,75 +199,100 @@ def read_query(reader: NetworkReader, node: fx.Node) -> int | None:
 
 
 def read_custom(reader: NetworkReader, node: fx.Node) -> int | None:
-    """A module of an unknown class: one derived from a known layer, or one that keeps channels
-    apart. It is run to see whether it is."""
-    module, tensors = reader.module(node), reader.tensors(node)
-    if len(tensors) != 1 or len(node.args) != 1 or node.kwargs:
+    """Something that is not known: a layer of a class derived from a known one, or something that
+    keeps channels apart, with a number for each of them or none. It is run to see whether it is."""
+    tensors = reader.tensors(node)
+    if len(tensors) != 1 or len(node.all_input_nodes) != 1 or tensors[0] not in reader.layout:
         return reader.unknown(node)
+    [source] = tensors
+    module = reader.module(node) if node.op == "call_module" else Call(node)
     if isinstance(module, _ConvNd):
         return read_conv(reader, node)
     if isinstance(module, nn.Linear):
         return read_linear(reader, node)
-    [source] = tensors
-    inputs, shape = reader.layout.get(source), reader.shape(source)
+    inputs, shape, axis = reader.layout[source], reader.shape(source), reader.axis_of(source)
     groups = getattr(module, "num_groups", None)
-    unit = shape[1] // groups if inputs is not None and isinstance(groups, int) else 1
-    if inputs is None or not keeps_channels_apart(module, shape, unit):
-        return reader.unknown(node)
+    unit = shape[axis] // groups if isinstance(groups, int) else 1
+    if str(node.target) in reader.opaque or not reader.probe(
+        node, lambda: keeps_channels_apart(module, shape, unit, axis)
+    ):
+        mixes = reader.shape(node) == shape and str(node.target) not in reader.opaque
+        name = reader.describe(node)
+        return reader.unknown(node, f"{name} does not treat each channel by itself" * mixes)
     if any(t.numel() > 1 for t in (*module.parameters(), *module.buffers())):
         reason = f"{reader.describe(node)} has groups of {unit} channels"
         reader.ties.keep_together(inputs, unit, reason)
         reader.add_layer(node, "norm", inputs, inputs)
+    reader.axis[node] = axis
     return inputs
 
 
-def _argument(node: fx.Node, position: int, name: str, default: Any = None) -> Any:
-    return node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
+class Call(nn.Module):
+    """A function or method of one tensor, with the other arguments that it has in a node."""
+
+    def __init__(self, node: fx.Node) -> None:
+        super().__init__()
+        self.node = [node]
+
+    def forward(self, x: Tensor) -> Any:
+        [node] = self.node
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda _: x)
+        if node.op == "call_method":
+            return getattr(x, str(node.target))(*args[1:], **kwargs)
+        return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
-def _flat(node: fx.Node) -> list[Any]:
-    """The sizes given to a view, as arguments or as a list."""
-    flat: list[Any] = []
-    for arg in node.args[1:]:
-        flat += arg if isinstance(arg, (list, tuple)) else [arg]
-    return flat
+def _sizes(*names: str) -> list[str]:
+    """Names for one to three axes of pixels.
+
+    >>> _sizes("MaxPool")
+    ['MaxPool1d', 'MaxPool2d', 'MaxPool3d']
+    """
+    return [f"{name}{axes}d" for name in names for axes in (1, 2, 3)]
 
 
 _SAME_MODULES = (
     nn.Identity, nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU,
     nn.SiLU, nn.Mish, nn.Hardswish, nn.Hardsigmoid, nn.Hardtanh, nn.Sigmoid, nn.Tanh, nn.Softplus,
-    nn.Softsign, nn.LogSigmoid, nn.Dropout, nn.Dropout2d, nn.AlphaDropout, nn.MaxPool2d,
-    nn.AvgPool2d, nn.LPPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d, nn.Upsample,
-    nn.UpsamplingNearest2d, nn.UpsamplingBilinear2d, nn.ZeroPad2d, nn.ConstantPad2d,
-    nn.ReflectionPad2d, nn.ReplicationPad2d, nn.CircularPad2d,
+    nn.Softsign, nn.LogSigmoid, nn.Dropout, nn.AlphaDropout,
 )  # fmt: skip
 
-_CONVS = (
-    nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d,
-)  # fmt: skip
+_SPATIAL_MODULES = [
+    getattr(nn, name)
+    for name in (
+        *_sizes("MaxPool", "AvgPool", "LPPool", "AdaptiveAvgPool", "AdaptiveMaxPool", "Dropout"),
+        *_sizes("ZeroPad", "ConstantPad", "ReflectionPad", "ReplicationPad", "CircularPad"),
+        *("Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d"),
+    )
+]
 
-_NORMS = (
-    nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, nn.InstanceNorm1d,
-    nn.InstanceNorm2d, nn.InstanceNorm3d,
-)  # fmt: skip
+_CONVS = [getattr(nn, name) for name in _sizes("Conv", "ConvTranspose")]
+
+_NORMS = [nn.SyncBatchNorm, *(getattr(nn, name) for name in _sizes("BatchNorm", "InstanceNorm"))]
 
 _SAME_NAMES = (
     "relu", "relu_", "relu6", "leaky_relu", "leaky_relu_", "elu", "elu_", "selu", "selu_", "celu",
     "gelu", "silu", "mish", "hardswish", "hardsigmoid", "hardtanh", "hardtanh_", "sigmoid",
-    "sigmoid_", "tanh", "tanh_", "softplus", "softsign", "logsigmoid", "dropout", "dropout2d",
-    "alpha_dropout", "max_pool2d", "avg_pool2d", "lp_pool2d", "adaptive_avg_pool2d",
-    "adaptive_max_pool2d", "interpolate", "clamp", "clamp_", "abs", "neg", "exp", "sqrt", "square",
+    "sigmoid_", "tanh", "tanh_", "softplus", "softsign", "logsigmoid", "dropout",
+    "alpha_dropout", "clamp", "clamp_", "abs", "neg", "exp", "sqrt", "square",
     "contiguous", "clone", "detach", "to", "float", "half", "bfloat16",
 )  # fmt: skip
 
+_SPATIAL_NAMES = (
+    *_sizes("max_pool", "avg_pool", "lp_pool", "adaptive_avg_pool", "adaptive_max_pool", "dropout"),
+    "interpolate",
+)
+
 MODULES: dict[type, Operation] = {
     **dict.fromkeys(_SAME_MODULES, read_channelwise),
+    **dict.fromkeys(_SPATIAL_MODULES, read_spatial),
     nn.Sequential: read_sequential,
     **dict.fromkeys(_CONVS, read_conv),
     nn.Linear: read_linear,
     **dict.fromkeys(_NORMS, read_norm),
     nn.PReLU: read_prelu,
     nn.Flatten: read_reshape,
+    nn.Softmax: read_softmax,
     PaddedAdd: read_padded_add,
 }
 
@@ -298,21 +303,43 @@ METHODS: dict[str, Operation] = {
     **dict.fromkeys(("sub", "div"), read_scalar),
     **dict.fromkeys(("mean", "sum", "amax"), read_reduction),
     **dict.fromkeys(("flatten", "view", "reshape", "squeeze", "unsqueeze"), read_reshape),
+    "unflatten": read_reshape,
+    **dict.fromkeys(("permute", "transpose", "swapaxes"), read_permute),
+    **dict.fromkeys(("split", "chunk", "tensor_split"), read_split),
     **dict.fromkeys(("size", "dim"), read_query),
+    "softmax": read_softmax,
     "expand_as": read_mul,
 }
 
-_NAMED = [getattr(module, name, None) for module in (torch, F) for name in _SAME_NAMES]
+
+def _functions(names: tuple[str, ...]) -> list[Any]:
+    return [
+        getattr(module, name) for module in (torch, F) for name in names if hasattr(module, name)
+    ]
+
 
 FUNCTIONS: dict[Any, Operation] = {
-    **{function: read_channelwise for function in _NAMED if function is not None},
+    **dict.fromkeys(_functions(_SAME_NAMES), read_channelwise),
+    **dict.fromkeys(_functions(_SPATIAL_NAMES), read_spatial),
     **dict.fromkeys((operator.add, operator.iadd, torch.add), read_add),
     **dict.fromkeys((operator.mul, operator.imul, torch.mul), read_mul),
     **dict.fromkeys((operator.sub, operator.truediv, torch.sub, torch.div), read_scalar),
     **dict.fromkeys((torch.cat, torch.concat, torch.concatenate), read_cat),
     **dict.fromkeys((torch.mean, torch.sum, torch.amax), read_reduction),
     **dict.fromkeys((torch.flatten, torch.reshape, torch.squeeze, torch.unsqueeze), read_reshape),
+    torch.unflatten: read_reshape,
+    **dict.fromkeys((torch.permute, torch.transpose, torch.swapaxes), read_permute),
+    **dict.fromkeys((torch.split, torch.chunk, torch.tensor_split), read_split),
+    **dict.fromkeys((torch.softmax, F.softmax), read_softmax),
+    torch.stack: read_stack,
     F.pad: read_pad,
     operator.getitem: read_index,
     getattr: read_query,
 }
+
+ON_ANY_AXIS: set[Operation] = {
+    *(read_channelwise, read_sequential, read_add, read_mul, read_scalar, read_reduction, read_cat),
+    *(read_reshape, read_permute, read_split, read_index, read_query, read_softmax, read_stack),
+    *(read_conv, read_linear, read_norm, read_custom),
+}
+"""Those that do not take the second axis for the channels, or look which it is."""

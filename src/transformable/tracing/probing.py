@@ -9,14 +9,23 @@ from torch import Tensor, nn
 from ..resizing import GROUPED, resize
 from .network_graph import in_mode
 
-__all__ = ["children_behind_norm", "keeps_channels_apart", "makes_channels_by_itself", "own_class"]
+__all__ = [
+    "children_behind_norm",
+    "keeps_channels_apart",
+    "makes_channels_by_itself",
+    "own_class",
+    "standardises_inputs",
+]
 
 
-def keeps_channels_apart(module: nn.Module, shape: tuple[int, ...], unit: int = 1) -> bool:
+def keeps_channels_apart(
+    module: nn.Module, shape: tuple[int, ...], unit: int = 1, axis: int = 1
+) -> bool:
     """Whether each channel of the output comes from the same channel of the input and from what
     the module stores for that channel, so that it is a norm or an activation whatever its class.
 
-    With a `unit` above 1, the same for blocks of so many channels. `shape` is that of the input.
+    With a `unit` above 1, the same for blocks of so many channels. `shape` is that of the input,
+    which has its channels on the `axis`.
 
     >>> keeps_channels_apart(nn.InstanceNorm2d(4, affine=True), (2, 4, 3, 3))
     True
@@ -25,7 +34,7 @@ def keeps_channels_apart(module: nn.Module, shape: tuple[int, ...], unit: int = 
     ... )
     (False, True)
     """
-    size = shape[1]
+    size = shape[axis]
     tensors = [t for t in (*module.parameters(), *module.buffers()) if t.numel() > 1]
     if size % unit or any(t.numel() != size or size not in t.shape for t in tensors):
         return False
@@ -37,7 +46,7 @@ def keeps_channels_apart(module: nn.Module, shape: tuple[int, ...], unit: int = 
         cut = copy.deepcopy(module)
         if tensors:
             resize(cut, "norm", kept, kept)
-        return _close(module(x)[:, kept], cut(x[:, kept]))
+        return _close(_pick(module(x), axis, kept), cut(_pick(x, axis, kept)))
 
     return _holds_in_both_modes(same, module, shape)
 
@@ -45,36 +54,61 @@ def keeps_channels_apart(module: nn.Module, shape: tuple[int, ...], unit: int = 
 def makes_channels_by_itself(module: nn.Module, kind: str, shape: tuple[int, ...]) -> bool:
     """Whether a layer of a class derived from a convolution or linear layer computes the same
     outputs if it has fewer of them, and can do with fewer inputs."""
+    axis = len(shape) - 1 if kind == "linear" else 1
 
     def same(module: nn.Module, x: Tensor) -> bool:
         outputs = module(x)
-        outs, ins = (list(range(size))[::-2] for size in (outputs.shape[1], x.shape[1]))
-        every = list(range(x.shape[1]))
+        sizes = x.shape[axis], outputs.shape[axis]
         if kind in GROUPED:
-            return keeps_groups_apart(module, x, outputs)
-        narrow, narrower = copy.deepcopy(module), copy.deepcopy(module)
-        resize(narrow, kind, outs, every)
-        resize(narrower, kind, outs, ins)
-        fits = narrower(x[:, ins]).shape == outputs[:, outs].shape
-        return fits and _close(outputs[:, outs], narrow(x))
-
-    def keeps_groups_apart(module: nn.Module, x: Tensor, outputs: Tensor) -> bool:
-        count = int(module.groups)  # type: ignore[call-overload]
-        groups = range(count)[::-2]
-        ins, outs = (
-            [group * size // count + i for group in groups for i in range(size // count)]
-            for size in (x.shape[1], outputs.shape[1])
-        )
-        narrow = copy.deepcopy(module)
-        resize(narrow, kind, outs, ins)
-        return _close(outputs[:, outs], narrow(x[:, ins]))
+            ins, outs = _every_second_group(int(module.groups), *sizes)  # type: ignore[arg-type]
+            return _close(_pick(outputs, axis, outs), _narrow(module, kind, x, ins, outs))
+        ins, outs = (list(range(size))[::-2] for size in sizes)
+        every = list(range(sizes[0]))
+        fits = _narrow(module, kind, x, ins, outs).shape == _pick(outputs, axis, outs).shape
+        narrow = _narrow(module, kind, x, every, outs)
+        return fits and _close(_pick(outputs, axis, outs), narrow)
 
     return _holds_in_both_modes(same, module, shape)
 
 
+def standardises_inputs(module: nn.Module, kind: str, shape: tuple[int, ...]) -> bool:
+    """Whether such a layer without some inputs computes something else than with zeros for them, as
+    one does that standardises each filter."""
+    if kind in GROUPED:
+        return False
+    axis = len(shape) - 1 if kind == "linear" else 1
+    ins = list(range(shape[axis]))[::-2]
+
+    def same(module: nn.Module, x: Tensor) -> bool:
+        zeros = torch.zeros_like(x).index_copy_(axis, torch.tensor(ins), _pick(x, axis, ins))
+        outputs = module(zeros)
+        every = list(range(outputs.shape[axis]))
+        return _close(outputs, _narrow(module, kind, x, ins, every))
+
+    return not _holds_in_both_modes(same, module, shape)
+
+
+def _every_second_group(count: int, *sizes: int) -> list[list[int]]:
+    """The channels of every second group, from the last to the first, of tensors of these sizes."""
+    groups = range(count)[::-2]
+    return [[g * size // count + i for g in groups for i in range(size // count)] for size in sizes]
+
+
+def _narrow(module: nn.Module, kind: str, x: Tensor, ins: list[int], outs: list[int]) -> Tensor:
+    """What the module computes with these inputs and outputs only."""
+    narrow = copy.deepcopy(module)
+    resize(narrow, kind, outs, ins)
+    result: Tensor = narrow(_pick(x, x.ndim - 1 if kind == "linear" else 1, ins))
+    return result
+
+
+def _pick(x: Tensor, axis: int, channels: list[int]) -> Tensor:
+    return x.index_select(axis, torch.tensor(channels, device=x.device))
+
+
 def children_behind_norm(norm: nn.Module, shape: tuple[int, ...]) -> list[nn.Module] | None:
-    """The children of a class derived from one of torch's norms, if it is that norm with the children
-    behind it, one after the other; None if it is something else.
+    """The children of a class derived from one of torch's norms, if it is that norm with the
+    children behind it, one after the other; None if it is something else.
 
     >>> children_behind_norm(nn.BatchNorm2d(4), (2, 4, 3, 3))
     []
@@ -85,7 +119,7 @@ def children_behind_norm(norm: nn.Module, shape: tuple[int, ...]) -> list[nn.Mod
 
     def same(norm: nn.Module, x: Tensor) -> bool:
         twin = copy.deepcopy(norm)
-        plain = base.forward(twin, x)  # type: ignore[operator]
+        plain = base.forward(twin, x)
         for child in twin.children():
             plain = child(plain)
         return _close(norm(x), plain)

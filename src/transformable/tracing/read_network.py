@@ -5,7 +5,7 @@ import threading
 from torch import fx, nn
 
 from .layouts import FixedWidth, StageOutput
-from .network_graph import in_mode, trace_graph
+from .network_graph import Stage, in_mode, trace_graph
 from .operations import read_operation
 from .reader import Layer, NetworkReader
 
@@ -16,27 +16,44 @@ OUTPUT = "it is the network's output"
 _TRACING = threading.RLock()
 
 
-def read_network(
-    model: nn.Module, input_shape: tuple[int, int, int], residual: str
-) -> NetworkReader:
+def read_network(model: nn.Module, input_shape: tuple[int, ...], residual: str) -> NetworkReader:
     """Find all layers, residual adds and layouts of the network."""
     with _TRACING:
         reader = NetworkReader(model, input_shape, residual)
-        ends = {stage.ends[-1]: stage for stage in reader.stages.values()}
-        for node in reader.graph.nodes:
-            inputs = node.all_input_nodes
-            reader.ancestors[node] = set(inputs).union(*(reader.ancestors[i] for i in inputs))
-            reader.depth[node] = max((reader.depth[i] for i in inputs), default=0)
-            index = _read_node(reader, node)
-            if index is not None:
-                reader.layout[node] = index
-            if node in ends:
-                parts = tuple(reader.layout[end] for end in ends[node].ends)
-                output = StageOutput(reader.size(parts[0]), ends[node].name, parts)
-                reader.layout[node] = reader.new(output)
+        while not _read_nodes(reader):
+            reader.start({**reader.ties.cuts, **reader.ties.wanted})
         _freeze_inputs_of_training_layers(reader)
         _add_other_parameters(reader)
         return reader
+
+
+def _read_nodes(reader: NetworkReader) -> bool:
+    """Read all nodes; False if they have to be read again."""
+    ends = {stage.ends[-1]: stage for stage in reader.stages.values()}
+    for node in reader.graph.nodes:
+        inputs = node.all_input_nodes
+        reader.ancestors[node] = set(inputs).union(*(reader.ancestors[i] for i in inputs))
+        reader.depth[node] = max((reader.depth[i] for i in inputs), default=0)
+        index = _read_node(reader, node)
+        if index is not None:
+            reader.layout[node] = index
+        if node in ends and not _end_stage(reader, ends[node]):
+            return False
+    return not reader.ties.wanted
+
+
+def _end_stage(reader: NetworkReader, stage: Stage) -> bool:
+    """The layout of a stage's output; False if its depth cannot be a choice."""
+    parts = tuple(reader.layout[end] for end in stage.ends)
+    ties, node = reader.ties, stage.ends[-1]
+    equal = all(ties.same(parts[0], other) for other in parts[1:])
+    if not equal and (reader.axis_of(node) != 1 or any(map(ties.has_concat, parts))):
+        # outputs of different depths could not be aligned
+        del reader.stages[stage.name]
+        return False
+    output = StageOutput(reader.size(parts[0]), stage.name, parts)
+    reader.layout[node] = reader.new(output)
+    return True
 
 
 def _freeze_inputs_of_training_layers(reader: NetworkReader) -> None:
@@ -80,7 +97,8 @@ def _read_node(reader: NetworkReader, node: fx.Node) -> int | None:
     if node.op == "get_attr":
         return None
     index = read_operation(reader, node)
-    if index is not None and (len(shape) < 2 or reader.size(index) != shape[1]):
+    axis = reader.axis_of(node)
+    if index is not None and (len(shape) <= axis or reader.size(index) != shape[axis]):
         return reader.unknown(node)
     return index
 

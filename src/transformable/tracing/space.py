@@ -12,10 +12,10 @@ from torch import fx, nn
 from ..settings import RATIOS, Residual, Sizes
 from ..shape import Shape
 from ..spelling import nearest
-from .layouts import Layout, channel_masks
+from .layouts import LayerOutput, Layout, channel_masks
 from .network_graph import Stage
 from .read_network import OUTPUT, read_network
-from .reader import Layer, ResidualAdd
+from .reader import Layer, ResidualAdd, Split
 
 __all__ = ["Space"]
 
@@ -46,7 +46,7 @@ class Space:
     fixed: Mapping[str, str]
     """The layers inside the network that keep their width, and why."""
     residual: Residual
-    input_shape: tuple[int, int, int]
+    input_shape: tuple[int, ...]
     state: Mapping[str, tuple[int, ...]]
     """The shape of each tensor in the state dict of the network."""
     graph: fx.Graph
@@ -54,14 +54,17 @@ class Space:
     layouts: Sequence[Layout]
     layout_of: Mapping[fx.Node, int]
     """The index in `layouts` of each node's output."""
+    axis_of: Mapping[fx.Node, int]
+    """The axis of a node's output that has its channels, where it is not the second."""
     layers: Sequence[Layer]
     adds: Sequence[ResidualAdd]
+    splits: Sequence[Split]
 
     @classmethod
     def trace(
         cls,
         model: nn.Module,
-        input_shape: tuple[int, int, int],
+        input_shape: tuple[int, ...],
         *,
         ratios: Sequence[float] = RATIOS,
         divisor: int = 1,
@@ -82,7 +85,8 @@ class Space:
         groups = reader.ties.groups(makers)
         layouts, new_index = reader.ties.settle(groups)
         own = [name for name in makers if groups.get(name) == name]
-        sizes = {name: reader.size(reader.layers[name].outputs) for name in own}
+        made = {n.layer: n.size for n in reader.layouts if isinstance(n, LayerOutput)}
+        sizes = {name: made[name] for name in own}
 
         def settled(layer: Layer) -> Layer:
             inputs, outputs = new_index[layer.inputs], new_index[layer.outputs]
@@ -113,7 +117,12 @@ class Space:
             stages=reader.stages,
             layouts=layouts,
             layout_of={node: new_index[index] for node, index in reader.layout.items()},
+            axis_of={node: axis for node, axis in reader.axis.items() if axis != 1},
             layers=[settled(layer) for layer in reader.layers.values()],
+            splits=[
+                replace(split, parts=tuple(new_index[part] for part in split.parts))
+                for split in reader.splits
+            ],
             adds=[
                 replace(
                     add,
@@ -219,7 +228,7 @@ class Space:
 
 
 def _check_options(
-    input_shape: tuple[int, int, int],
+    input_shape: tuple[int, ...],
     ratios: Sequence[float],
     divisor: int,
     depth_step: int,
@@ -235,7 +244,7 @@ def _check_options(
     for name, value in (("divisor", divisor), ("depth_step", depth_step)):
         if type(value) is not int or value < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, not {value}")
-    if len(input_shape) != 3 or min(input_shape) < 1:
+    if len(input_shape) < 2 or min(input_shape) < 1:
         raise ValueError(f"input_shape must be (channels, height, width), not {input_shape}")
 
 
