@@ -8,7 +8,10 @@ from torch import Tensor, nn
 
 from .layers import initialise
 
-__all__ = ["GROUPED", "channel_axes", "resize"]
+__all__ = ["GROUPED", "MATRICES", "channel_axes", "filters_of", "resize"]
+
+MATRICES = ("conv", "transposed conv", "linear")
+"""The kinds of layers whose outputs each read all inputs."""
 
 GROUPED = ("depthwise conv", "grouped conv")
 """The kinds of layers whose outputs each read the inputs of one group."""
@@ -67,6 +70,12 @@ def channel_axes(module: Any, kind: str) -> dict[str, tuple[int | None, int | No
         }
     inputs = module.in_features if kind == "linear" else module.in_channels
     return {name: _axes(tensor, kind, inputs) for name, tensor in _tensors(module)}
+
+
+def filters_of(module: Any, kind: str) -> Tensor:
+    """The weights of a layer, those of its outputs one after the other."""
+    weight: Tensor = module.weight.detach()
+    return weight.transpose(0, 1) if kind == "transposed conv" else weight
 
 
 def _axes(tensor: Tensor, kind: str, inputs: int) -> tuple[int | None, int | None]:

@@ -75,7 +75,8 @@ class Kept(nn.Module):
 
 
 def plain_convolution(module: ScaledStdConv, ins: list[int]) -> nn.Conv2d:
-    conv = nn.Conv2d(module.in_channels, module.out_channels, module.kernel_size, padding="same")
+    kernel = module.kernel_size[0]
+    conv = nn.Conv2d(module.in_channels, module.out_channels, kernel, padding="same")
     with torch.no_grad():
         conv.weight[:, ins] = module.filters(module.weight[:, ins])
         assert module.bias is not None
@@ -200,7 +201,7 @@ def test_a_network_can_grow(name: str, residual: str) -> None:
         assert tas.params(space, shape) == counted_params(small)
         small.train()(torch.randn(2, *input_shape, generator=generator)).sum().backward()
     grown, full = tas.slim(model, space, widest).state_dict(), model.state_dict()
-    name = next(iter(space.widths))
+    name = next(n for n in space.widths if f"{n}.weight" in full and n not in space.units)
     old = full[f"{name}.weight"]
     assert torch.equal(grown[f"{name}.weight"][: len(old)], old)
     assert len(grown[f"{name}.weight"]) == len(old) * 13 // 10

@@ -63,6 +63,8 @@ class NormAct(nn.BatchNorm2d):
 class Scaled(nn.Module):
     """A norm of nobody's class: a scale and a shift for each channel."""
 
+    offset: Tensor
+
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.gain = nn.Parameter(torch.linspace(0.5, 1.5, channels).view(1, -1, 1, 1))
@@ -208,7 +210,8 @@ class Selected(nn.Module):
         x = torch.stack([path(x) for path in self.paths], dim=1)
         y = self.select(F.relu(self.reduce(x.sum(1).mean((2, 3), keepdim=True))))
         b, c, h, w = y.shape
-        return (x * y.view(b, 2, c // 2, h, w).softmax(1)).sum(dim=1)
+        selected: Tensor = x * y.view(b, 2, c // 2, h, w).softmax(1)
+        return selected.sum(dim=1)
 
 
 class Ghost(nn.Module):
@@ -223,7 +226,8 @@ class Ghost(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         first = self.primary(x)
-        return torch.cat([first, self.cheap(first)], dim=1)[:, : self.wanted, :, :]
+        both = torch.cat([first, self.cheap(first)], dim=1)
+        return both[:, : self.wanted, :, :]
 
 
 def split_channels() -> nn.Module:

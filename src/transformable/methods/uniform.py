@@ -12,7 +12,7 @@ from ..tracing.space import Space
 from ._channel_choice import Widths, check_budget, same_ratio
 from .interface import Context, MethodResult
 
-__all__ = ["uniform", "uniform_shape"]
+__all__ = ["same_share", "uniform", "uniform_shape"]
 
 
 def uniform(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
@@ -32,12 +32,19 @@ def uniform_shape(space: Space, budget: Budget) -> Shape:
     """
     full = space.full
     largest = max([1.0, *(sizes[-1] / full.widths[name] for name, sizes in space.widths.items())])
-    units = {name: space.units.get(name, 1) for name in full.widths}
-
-    def shape_of(blocks: Widths) -> Shape:
-        return full.replace(widths={name: count * units[name] for name, count in blocks.items()})
-
-    sizes = {name: width // units[name] for name, width in full.widths.items()}
-    shape = same_ratio(space, budget, sizes, shape_of, largest)
+    shape = same_share(space, budget, full, largest)
     check_budget(space, budget, shape)
     return shape
+
+
+def same_share(space: Space, budget: Budget, shape: Shape, largest: float = 1.0) -> Shape:
+    """The shape with one share of the width of each layer, up to ``largest``, solved for the
+    budget; with the depths of another."""
+    full = space.full.widths
+    units = {name: space.units.get(name, 1) for name in full}
+
+    def shape_of(blocks: Widths) -> Shape:
+        return shape.replace(widths={name: count * units[name] for name, count in blocks.items()})
+
+    sizes = {name: width // units[name] for name, width in full.items()}
+    return same_ratio(space, budget, sizes, shape_of, largest)

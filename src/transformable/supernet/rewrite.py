@@ -16,7 +16,7 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from ..resizing import GROUPED
+from ..resizing import GROUPED, MATRICES
 from ..shape import Shape
 from ..slimming.slim import revive_dropout, slim
 from ..tracing.cuts import part_name
@@ -203,7 +203,7 @@ class _Rewriter:
 
         The ties of the two traces may differ: a projected add ties layers that a padded one does
         not."""
-        if layer.kind not in ("conv", "transposed conv", "linear"):
+        if layer.kind not in MATRICES:
             return []
         parts: list[tuple[str | None, int]] = []
         for layout in self._leaves(layer.outputs):

@@ -7,6 +7,7 @@ from math import lcm
 import torch
 from torch import Tensor
 
+from ..resizing import MATRICES
 from ..shape import Shape
 from .layouts import Concat, LayerOutput, Placed, Repeated, StageOutput, Union
 from .reader import Layer
@@ -110,12 +111,19 @@ class ChannelGroups:
             for group in self.sizes
         }
 
-    def makers(self) -> Iterator[tuple[str, Layer]]:
-        """The convolutions and linear layers that may change, each with its group."""
+    def makers(self) -> Iterator[Layer]:
+        """The convolutions and linear layers that may change."""
         for layer in self.space.layers:
-            match self.space.layouts[layer.outputs]:
-                case LayerOutput(_, name) if layer.kind in ("conv", "transposed conv", "linear"):
-                    yield self.group_of[name], layer
+            if layer.kind in MATRICES and any(self.channels[layer.outputs]):
+                yield layer
+
+    def lost(self, index: int, kept: dict[str, list[int]]) -> list[int]:
+        """The positions in a layout whose channels are not kept."""
+        return [
+            i
+            for i, channel in enumerate(self.channels[index])
+            if channel and channel[1] not in kept[channel[0]]
+        ]
 
     def kept(self, shape: Shape) -> dict[str, list[int]]:
         """For each group, the channels that any of its layers keeps."""

@@ -14,7 +14,16 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ..layers import PaddedAdd
 
-__all__ = ["Stage", "find_stages", "in_mode", "inside", "path_of", "run_once", "trace_graph"]
+__all__ = [
+    "Call",
+    "Stage",
+    "find_stages",
+    "in_mode",
+    "inside",
+    "path_of",
+    "run_once",
+    "trace_graph",
+]
 
 
 class Tracer(fx.Tracer):
@@ -100,6 +109,21 @@ def trace_graph(model: nn.Module) -> tuple[fx.Graph, dict[str, str]]:
             "data into a submodule of its own, which then keeps its width"
         ) from error
     return graph, tracer.opaque
+
+
+class Call(nn.Module):
+    """A function or method of one tensor, with the other arguments that it has in a node."""
+
+    def __init__(self, node: fx.Node) -> None:
+        super().__init__()
+        self.node = [node]
+
+    def forward(self, x: Tensor) -> Any:
+        [node] = self.node
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda _: x)
+        if node.op == "call_method":
+            return getattr(x, str(node.target))(*args[1:], **kwargs)
+        return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, fx, nn
+from torch import fx, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from ..layers import PaddedAdd
@@ -110,8 +110,9 @@ def _free_layer(reader: NetworkReader, node: fx.Node, kind: str, inputs: int) ->
     if not _is_known(reader, node, kind):
         return reader.unknown(node)
     module, [source] = reader.module(node), node.all_input_nodes
-    known, shape = type(module) in MODULES, reader.shape(source)
-    standardised = not known and standardises_inputs(module, kind, shape)
+    standardised = type(module) not in MODULES and reader.probe(
+        node, standardises_inputs, kind, reader.shape(source)
+    )
     return reader.add_free_layer(node, kind, inputs, standardised)
 
 
@@ -120,8 +121,7 @@ def _is_known(reader: NetworkReader, node: fx.Node, kind: str) -> bool:
     module, [source] = reader.module(node), node.all_input_nodes
     if type(module) in MODULES:
         return True
-    shape = reader.shape(source)
-    return reader.probe(node, lambda: makes_channels_by_itself(module, kind, shape))
+    return reader.probe(node, makes_channels_by_itself, kind, reader.shape(source))
 
 
 def read_linear(reader: NetworkReader, node: fx.Node) -> int | None:
@@ -205,7 +205,7 @@ def read_custom(reader: NetworkReader, node: fx.Node) -> int | None:
     if len(tensors) != 1 or len(node.all_input_nodes) != 1 or tensors[0] not in reader.layout:
         return reader.unknown(node)
     [source] = tensors
-    module = reader.module(node) if node.op == "call_module" else Call(node)
+    module = reader.module(node) if node.op == "call_module" else nn.Identity()
     if isinstance(module, _ConvNd):
         return read_conv(reader, node)
     if isinstance(module, nn.Linear):
@@ -213,10 +213,10 @@ def read_custom(reader: NetworkReader, node: fx.Node) -> int | None:
     inputs, shape, axis = reader.layout[source], reader.shape(source), reader.axis_of(source)
     groups = getattr(module, "num_groups", None)
     unit = shape[axis] // groups if isinstance(groups, int) else 1
-    if str(node.target) in reader.opaque or not reader.probe(
-        node, lambda: keeps_channels_apart(module, shape, unit, axis)
-    ):
-        mixes = reader.shape(node) == shape and str(node.target) not in reader.opaque
+    if str(node.target) in reader.opaque:
+        return reader.unknown(node)
+    if not reader.probe(node, keeps_channels_apart, shape, unit, axis):
+        mixes = reader.shape(node) == shape
         name = reader.describe(node)
         return reader.unknown(node, f"{name} does not treat each channel by itself" * mixes)
     if any(t.numel() > 1 for t in (*module.parameters(), *module.buffers())):
@@ -225,21 +225,6 @@ def read_custom(reader: NetworkReader, node: fx.Node) -> int | None:
         reader.add_layer(node, "norm", inputs, inputs)
     reader.axis[node] = axis
     return inputs
-
-
-class Call(nn.Module):
-    """A function or method of one tensor, with the other arguments that it has in a node."""
-
-    def __init__(self, node: fx.Node) -> None:
-        super().__init__()
-        self.node = [node]
-
-    def forward(self, x: Tensor) -> Any:
-        [node] = self.node
-        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda _: x)
-        if node.op == "call_method":
-            return getattr(x, str(node.target))(*args[1:], **kwargs)
-        return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
 def _sizes(*names: str) -> list[str]:

@@ -12,7 +12,7 @@ from torch import fx, nn
 from ..resizing import GROUPED
 from .cuts import add_cut_layer
 from .layouts import FixedWidth, Layout
-from .network_graph import find_stages, in_mode, path_of, run_once, trace_graph
+from .network_graph import Call, find_stages, in_mode, path_of, run_once, trace_graph
 from .width_ties import WidthTies
 
 __all__ = ["Block", "Layer", "NetworkReader", "ResidualAdd", "Split"]
@@ -111,7 +111,7 @@ class NetworkReader:
         self.stages = find_stages(model, self.graph, self.outputs)
         self.order = {node: i for i, node in enumerate(self.graph.nodes)}
         self.shared = self._shared_parameters()
-        self.probed: dict[fx.Node, bool] = {}
+        self.probed: dict[tuple[fx.Node, Any], bool] = {}
         self.start({})
 
     def start(self, cuts: Mapping[str, frozenset[int]]) -> None:
@@ -187,11 +187,12 @@ class NetworkReader:
         named = node.op in ("call_module", "call_method")
         return repr(str(node.target) if named else node.name)
 
-    def probe(self, node: fx.Node, test: Callable[[], bool]) -> bool:
+    def probe(self, node: fx.Node, test: Callable[..., bool], *args: Any) -> bool:
         """The result of a test of what a node calls, which is run once."""
-        if node not in self.probed:
-            self.probed[node] = test()
-        return self.probed[node]
+        if (node, test) not in self.probed:
+            called = Call(node) if node.op != "call_module" else self.module(node)
+            self.probed[node, test] = test(called, *args)
+        return self.probed[node, test]
 
     def freeze(self, nodes: Iterable[fx.Node], reason: str) -> None:
         for node in nodes:
@@ -218,7 +219,7 @@ class NetworkReader:
             bias=getattr(module, "bias", None) is not None,
             by_output=sum(count == outs for count in others),
             params=sum(count for count in others if count != outs),
-            block=self.block_of(name),
+            block=self.block_of(name) or self.block_of(path_of(node)),
             order=self.order[node],
         )
 
