@@ -271,6 +271,10 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 }
 
 
+CLASSIFIERS = [name for name, (_, shape) in NETWORKS.items() if len(shape) == 3 and name != "u-net"]
+"""Those that give an answer for each image."""
+
+
 def randomise(network: nn.Module, seed: int = 0) -> nn.Module:
     """Batch norms that do something, so that a channel in the wrong place shows."""
     generator = torch.Generator().manual_seed(seed)

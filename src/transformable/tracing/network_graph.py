@@ -45,11 +45,13 @@ class Tracer(fx.Tracer):
     ) -> Any:
         # an attribute of a proxy becomes a node only when it is used: do that outside of `m`
         fx.node.map_aggregate((args, kwargs), lambda a: a.node if isinstance(a, fx.Proxy) else a)
-        before = set(self.graph.nodes)
+        before, stack = set(self.graph.nodes), dict(self.module_stack)
         try:
             return super().call_module(m, forward, args, kwargs)
         except Exception as error:  # a user's forward may raise anything when given a proxy
             path = self.path_of_module(m)
+            self.module_stack.clear()
+            self.module_stack.update(stack)
             for node in reversed([n for n in self.graph.nodes if n not in before]):
                 self.graph.erase_node(node)
             self.opaque[path] = str(error).split("\n")[0]

@@ -185,7 +185,7 @@ def read_pad(reader: NetworkReader, node: fx.Node) -> int | None:
 
 
 def read_scalar(reader: NetworkReader, node: fx.Node) -> int | None:
-    """A difference or quotient with a number on the right."""
+    """A quotient with a number on the right."""
     [source, *others] = reader.tensors(node)
     if others or node.args[0] is not source:
         return reader.unknown(node)
@@ -284,8 +284,8 @@ MODULES: dict[type, Operation] = {
 METHODS: dict[str, Operation] = {
     **dict.fromkeys(_SAME_NAMES, read_channelwise),
     **dict.fromkeys(("add", "add_"), read_add),
-    **dict.fromkeys(("mul", "mul_"), read_mul),
-    **dict.fromkeys(("sub", "div"), read_scalar),
+    **dict.fromkeys(("mul", "mul_", "sub"), read_mul),
+    "div": read_scalar,
     **dict.fromkeys(("mean", "sum", "amax"), read_reduction),
     **dict.fromkeys(("flatten", "view", "reshape", "squeeze", "unsqueeze"), read_reshape),
     "unflatten": read_reshape,
@@ -308,7 +308,8 @@ FUNCTIONS: dict[Any, Operation] = {
     **dict.fromkeys(_functions(_SPATIAL_NAMES), read_spatial),
     **dict.fromkeys((operator.add, operator.iadd, torch.add), read_add),
     **dict.fromkeys((operator.mul, operator.imul, torch.mul), read_mul),
-    **dict.fromkeys((operator.sub, operator.truediv, torch.sub, torch.div), read_scalar),
+    **dict.fromkeys((operator.sub, torch.sub), read_mul),
+    **dict.fromkeys((operator.truediv, torch.div), read_scalar),
     **dict.fromkeys((torch.cat, torch.concat, torch.concatenate), read_cat),
     **dict.fromkeys((torch.mean, torch.sum, torch.amax), read_reduction),
     **dict.fromkeys((torch.flatten, torch.reshape, torch.squeeze, torch.unsqueeze), read_reshape),
