@@ -26,7 +26,7 @@ class ResponseNorm(nn.Module):
         self.weight = nn.Parameter(torch.zeros(6))
 
     def forward(self, x: Tensor) -> Tensor:
-        size = x.norm(dim=(2, 3), keepdim=True)
+        size: Tensor = torch.linalg.vector_norm(x, dim=(2, 3), keepdim=True)
         return x + self.weight.view(-1, 1, 1) * x * size / (size.mean(1, keepdim=True) + 1e-6)
 
 

@@ -262,8 +262,8 @@ class NetworkReader:
                 self.fixed[target] = reason
             params = sum(p.numel() for p in parameters - self.counted)
             self.counted |= parameters
-            if isinstance(module, nn.Linear) and module.bias is not None:
-                macs += module.out_features
+            linears = [m for m in module.modules() if isinstance(m, nn.Linear)]
+            macs += sum(m.out_features for m in linears if m.bias is not None)
         earlier = self.layers.get(target)
         if params or macs:
             self.layers[target] = Layer(
