@@ -6,6 +6,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 
 __all__ = ["PaddedAdd", "Skipped", "initialise"]
 
@@ -39,9 +40,10 @@ class PaddedAdd(nn.Module):
         if len(channels) == self.width:
             return x
         first, last = channels[0], channels[-1]
+        pixels = [0, 0] * (x.ndim - 2)
         if last - first + 1 == len(channels):
-            return F.pad(x, (0, 0, 0, 0, first, self.width - last - 1))
-        return F.pad(x, (0, 0, 0, 0, 0, 1))[:, getattr(self, f"index{i}")]
+            return F.pad(x, (*pixels, first, self.width - last - 1))
+        return F.pad(x, (*pixels, 0, 1))[:, getattr(self, f"index{i}")]
 
     def extra_repr(self) -> str:
         widths = " + ".join(str(len(channels)) for channels in self.positions)
@@ -66,12 +68,12 @@ def initialise(network: nn.Module) -> None:
     """
     for module in network.modules():
         match module:
-            case nn.Conv2d():
+            case nn.Conv1d() | nn.Conv2d() | nn.Conv3d():
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
             case nn.Linear():
                 nn.init.normal_(module.weight, 0, 0.01)
             case _ if hasattr(module, "reset_parameters"):
                 reset: Any = module.reset_parameters
                 reset()
-        if isinstance(module, nn.Conv2d | nn.Linear) and module.bias is not None:
+        if isinstance(module, _ConvNd | nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)

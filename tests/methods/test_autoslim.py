@@ -43,7 +43,7 @@ def context(seed: int = 0, count: int = 32, size: int = 16, num_classes: int = 1
     )
 
 
-def network(name: str) -> tuple[nn.Module, tuple[int, int, int]]:
+def network(name: str) -> tuple[nn.Module, tuple[int, ...]]:
     torch.manual_seed(0)
     make: Callable[[], nn.Module]
     make, input_shape = NETWORKS.get(name, (partial(tas.models.build, name), (3, 16, 16)))

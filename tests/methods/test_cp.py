@@ -40,7 +40,7 @@ def context(seed: int = 0, count: int = 32, size: int = 16) -> Context:
     return Context(dataset=dataset, searching=Searching(epochs=1), session=Session(seed=seed))
 
 
-def network(name: str) -> tuple[nn.Module, tuple[int, int, int]]:
+def network(name: str) -> tuple[nn.Module, tuple[int, ...]]:
     torch.manual_seed(0)
     make: Callable[[], nn.Module]
     make, input_shape = NETWORKS.get(name, (partial(tas.models.build, name), (3, 16, 16)))

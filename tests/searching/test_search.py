@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import transformable as tas
-from support.networks import NETWORKS
+from support.networks import CLASSIFIERS, NETWORKS
 from transformable.cli.entry import main
 from transformable.cli.options import Search
 from transformable.cli.parsing import parse
@@ -153,7 +153,7 @@ def test_the_model_stays_as_it_is() -> None:
 
 def cases() -> list[tuple[str, float, int]]:
     dice = random.Random(0)
-    names = ["resnet20", "resnet32", "mobilenet_v2", *NETWORKS]
+    names = ["resnet20", "resnet32", "mobilenet_v2", *CLASSIFIERS]
     return [(dice.choice(names), round(dice.uniform(0.25, 0.9), 2), seed) for seed in range(30)]
 
 

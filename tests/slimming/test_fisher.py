@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import transformable as tas
-from support.networks import NETWORKS, randomise
+from support.networks import CLASSIFIERS, NETWORKS, randomise
 from transformable.slimming.fisher import fisher_importance
 from transformable.slimming.sort_channels import sort_channels
 from transformable.tracing.channel_groups import ChannelGroups
@@ -56,7 +56,7 @@ def test_it_is_the_mean_square_of_the_slopes_of_gates() -> None:
         assert torch.allclose(found[name], values, rtol=1e-4), name
 
 
-@pytest.mark.parametrize("name", list(NETWORKS))
+@pytest.mark.parametrize("name", CLASSIFIERS)
 def test_it_sorts_any_network_without_changing_what_it_computes(name: str) -> None:
     make, input_shape = NETWORKS[name]
     torch.manual_seed(0)

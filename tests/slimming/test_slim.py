@@ -3,10 +3,11 @@ import zlib
 
 import pytest
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 
 import transformable as tas
 from support.counted_costs import counted_macs, counted_params
+from support.families import Scaled, ScaledStdConv
 from support.networks import NETWORKS, PaddedResNet, randomise
 from transformable.tracing.layouts import kept_channels
 
@@ -14,7 +15,7 @@ SIZES = {"resnet20": 32, "resnet164": 16, "resnet50": 64, "mobilenet_v2": 32}
 NAMES = [*SIZES, *NETWORKS]
 
 
-def network_of(name: str) -> tuple[nn.Module, tuple[int, int, int]]:
+def network_of(name: str) -> tuple[nn.Module, tuple[int, ...]]:
     torch.manual_seed(zlib.crc32(name.encode()))
     if name in NETWORKS:
         make, input_shape = NETWORKS[name]
@@ -27,19 +28,30 @@ def masked(model: nn.Module, space: tas.Space, shape: tas.Shape) -> nn.Module:
     twin = copy.deepcopy(model)
     masks = space.masks(shape)
     for layer in space.layers:
+        if layer.kind == "constant":
+            continue
         module = twin.get_submodule(layer.name)
         if isinstance(module, nn.PReLU):
             continue  # it maps zero to zero
         outs, ins = (kept_channels(space.layouts, masks, i) for i in (layer.outputs, layer.inputs))
+        if isinstance(module, Scaled):
+            twin.set_submodule(layer.name, nn.Sequential(module, Kept(outs)))
+            continue
+        if isinstance(module, ScaledStdConv):
+            # it is standardised over the inputs that are there
+            module = plain_convolution(module, ins)
+            twin.set_submodule(layer.name, module)
         with torch.no_grad():
             weight, bias = module.weight, module.bias
             assert isinstance(weight, nn.Parameter)
+            if layer.kind == "transposed conv":
+                weight = weight.transpose(0, 1)
             rows = torch.ones(len(weight), dtype=torch.bool)
             rows[outs] = False
             weight[rows] = 0
             if isinstance(bias, nn.Parameter):
                 bias[rows] = 0
-            if layer.kind in ("conv", "linear"):
+            if layer.kind in ("conv", "transposed conv", "linear"):
                 columns = torch.ones(weight.shape[1], dtype=torch.bool)
                 columns[ins] = False
                 weight[:, columns] = 0
@@ -47,6 +59,30 @@ def masked(model: nn.Module, space: tas.Space, shape: tas.Shape) -> nn.Module:
         for block in space.stages[stage].blocks[depth:]:
             twin.set_submodule(block, nn.Identity())
     return twin
+
+
+class Kept(nn.Module):
+    """Only these channels."""
+
+    def __init__(self, channels: list[int]) -> None:
+        super().__init__()
+        self.channels = channels
+
+    def forward(self, x: Tensor) -> Tensor:
+        mask = torch.zeros(x.shape[1])
+        mask[self.channels] = 1
+        return x * mask.view(-1, 1, 1)
+
+
+def plain_convolution(module: ScaledStdConv, ins: list[int]) -> nn.Conv2d:
+    kernel = module.kernel_size[0]
+    conv = nn.Conv2d(module.in_channels, module.out_channels, kernel, padding="same")
+    with torch.no_grad():
+        conv.weight[:, ins] = module.filters(module.weight[:, ins])
+        assert module.bias is not None
+        assert conv.bias is not None
+        conv.bias.copy_(module.bias)
+    return conv
 
 
 @pytest.mark.parametrize("residual", ["pad", "project", "tied"])
@@ -139,12 +175,12 @@ def test_picked_channels_meet_their_own_kind_in_adds(name: str) -> None:
     generator = torch.Generator().manual_seed(3)
     x = torch.randn(2, *input_shape, generator=generator)
     shape = space.sample(generator)
-    channels = {
-        layer: tuple(
-            sorted(torch.randperm(space.full.widths[layer], generator=generator)[:n].tolist())
-        )
-        for layer, n in shape.widths.items()
-    }
+    channels = {}
+    for layer, width in shape.widths.items():
+        unit = space.units.get(layer, 1)
+        blocks = torch.randperm(space.full.widths[layer] // unit, generator=generator)
+        kept = [b * unit + i for b in blocks[: width // unit].tolist() for i in range(unit)]
+        channels[layer] = tuple(sorted(kept))
     picked = tas.Shape(shape.widths, shape.depths, channels)
     small = tas.slim(model, space, picked).eval()
     torch.testing.assert_close(small(x), masked(model, space, picked)(x), rtol=1e-4, atol=1e-5)
@@ -165,7 +201,7 @@ def test_a_network_can_grow(name: str, residual: str) -> None:
         assert tas.params(space, shape) == counted_params(small)
         small.train()(torch.randn(2, *input_shape, generator=generator)).sum().backward()
     grown, full = tas.slim(model, space, widest).state_dict(), model.state_dict()
-    name = next(iter(space.widths))
+    name = next(n for n in space.widths if f"{n}.weight" in full and n not in space.units)
     old = full[f"{name}.weight"]
     assert torch.equal(grown[f"{name}.weight"][: len(old)], old)
     assert len(grown[f"{name}.weight"]) == len(old) * 13 // 10

@@ -218,8 +218,10 @@ def test_every_choice_learns(name: str, residual: Residual) -> None:
     space = tas.Space.trace(model, input_shape, residual=residual)
     net = SuperNet(model, space, select=8).train()
     net.tau = 1.0
-    net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    x = torch.randn(4, *input_shape).contiguous(memory_format=torch.channels_last)
+    x = torch.randn(4, *input_shape)
+    if x.ndim == 4:
+        net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        x = x.contiguous(memory_format=torch.channels_last)
     of_alpha, of_beta = torch.autograd.grad(
         net(x).square().sum(), [net.alpha, net.beta], materialize_grads=True
     )

@@ -5,7 +5,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 
-def counted_macs(network: nn.Module, input_shape: tuple[int, int, int]) -> int:
+def counted_macs(network: nn.Module, input_shape: tuple[int, ...]) -> int:
     """torch's own operation counter on one image, plus one for each bias of a linear layer."""
     network.eval()
     with torch.no_grad(), FlopCounterMode(display=False) as counter:

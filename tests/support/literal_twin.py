@@ -33,6 +33,7 @@ class Literal:
         weight = conv.weight[:, : x.shape[1]]
         y = F.conv2d(x, weight, None, conv.stride, weight.shape[-1] // 2)
         choice = net.rewritten.layers[name].choice
+        assert choice
         row = list(net.space.widths).index(choice)
         drawn = zip(self.draw.candidates[row].tolist(), self.draw.weights[row], strict=True)
         used = [(j, w) for j, w in drawn if w > 0]

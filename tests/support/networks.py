@@ -1,8 +1,13 @@
 """Networks as users write them, none of which knows of this project."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from support.families import FAMILIES
 
 
 class PaddedBlock(nn.Module):
@@ -254,7 +259,7 @@ class ReusedReluResNet(nn.Module):
         return self.fc(self.avgpool(x).flatten(1))  # type: ignore[no-any-return]
 
 
-NETWORKS = {
+NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "reused relu": (ReusedReluResNet, (3, 16, 16)),
     "padded resnet": (PaddedResNet, (3, 16, 16)),
     "densenet": (DenseNet, (3, 16, 16)),
@@ -262,14 +267,22 @@ NETWORKS = {
     "pre-activation": (PreActNet, (3, 16, 16)),
     "vgg": (VGG, (3, 16, 16)),
     "branches": (Branches, (3, 16, 16)),
+    **FAMILIES,
 }
+
+
+CLASSIFIERS = [name for name, (_, shape) in NETWORKS.items() if len(shape) == 3 and name != "u-net"]
+"""Those that give an answer for each image."""
 
 
 def randomise(network: nn.Module, seed: int = 0) -> nn.Module:
     """Batch norms that do something, so that a channel in the wrong place shows."""
     generator = torch.Generator().manual_seed(seed)
     for module in network.modules():
-        if isinstance(module, nn.BatchNorm2d):
+        if isinstance(module, nn.GroupNorm):
+            module.weight.data.uniform_(0.5, 1.5, generator=generator)
+            module.bias.data.normal_(0, 0.3, generator=generator)
+        if isinstance(module, _BatchNorm):
             assert module.running_mean is not None
             assert module.running_var is not None
             for tensor in (module.weight, module.running_var):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
+from ..resizing import GROUPED
 from ..settings import Metric
 from ..shape import Shape
 from ..tracing.reader import Layer
@@ -117,15 +118,15 @@ def _layers(space: Space, shape: Shape) -> Iterator[tuple[Layer, int, int]]:
 def layer_cost(layer: Layer, c_in: int, c_out: int) -> Cost:
     """The cost of a layer with c_in input and c_out output channels."""
     match layer.kind:
-        case "conv" | "depthwise conv":
-            filters = c_out * (c_in if layer.kind == "conv" else 1)
-            weights = filters * layer.area
-            return Cost(weights * layer.pixels, weights + layer.bias * c_out)
+        case "conv" | "transposed conv" | "grouped conv" | "depthwise conv":
+            weights = c_out * (layer.group_inputs if layer.kind in GROUPED else c_in) * layer.area
+            return Cost(weights * layer.pixels, weights + layer.by_output * c_out + layer.params)
         case "norm":
-            return Cost(0, (layer.affine + layer.bias) * c_out)
+            return Cost(0, layer.by_output * c_out + layer.params)
         case "linear":
-            weights = (c_in + layer.bias) * c_out
-            return Cost(weights, weights)
+            weights = c_out * c_in
+            macs = weights * layer.pixels + layer.bias * c_out
+            return Cost(macs, weights + layer.by_output * c_out + layer.params)
         case _:
             return Cost(layer.macs, layer.params)
 

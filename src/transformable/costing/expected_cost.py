@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..settings import Metric
 from ..shape import Shape
-from ..tracing.layouts import Concat, Flattened, LayerOutput, Placed, StageOutput, Union
+from ..tracing.layouts import Concat, LayerOutput, Placed, Repeated, StageOutput, Union
 from ..tracing.reader import Block, Layer, ResidualAdd
 from ..tracing.space import Space
 from .cost import cost_coefficients, layer_cost
@@ -216,13 +216,13 @@ class RandomWidths:
         match self.masks.layouts[index]:
             case Concat(_, parts):
                 return torch.stack([self.mean(part) for part in parts]).sum()
-            case Flattened(_, part, times):
+            case Repeated(_, part, times):
                 return times * self.mean(part)
         return self.p(index) @ self.masks.widths(index)
 
     def mean_product(self, a: int, b: int) -> Tensor:
         """The mean of the product of two widths."""
-        if a == b and not isinstance(self.masks.layouts[a], Concat | Flattened):
+        if a == b and not isinstance(self.masks.layouts[a], Concat | Repeated):
             return self.p(a) @ self.masks.widths(a).square()
         return self.mean_over_common((a, b), lambda widths: widths.mean(a) * widths.mean(b))
 

@@ -106,10 +106,9 @@ def drop_single_channels(
     for name, head in groups.group_of.items():
         if budget.holds(budget.cost(groups.space, shape)):
             break
-        channels = shape.channels[name]
-        weakest = min(channels, key=lambda i: float(scores[head][i]))
-        left = tuple(i for i in channels if i != weakest)
-        if left:
+        blocks = {channel // groups.units[head] for channel in shape.channels[name]}
+        weakest = min(blocks, key=lambda i: float(scores[head][i]))
+        if left := groups.expand(name, blocks - {weakest}):
             widths, picked = {**shape.widths, name: len(left)}, {**shape.channels, name: left}
             narrower = Shape(widths, shape.depths, picked)
             cost = budget.cost(groups.space, narrower)

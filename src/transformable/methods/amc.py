@@ -182,16 +182,18 @@ def embedding(model: nn.Module, groups: ChannelGroups, budget: Budget) -> Tensor
     layouts = groups.space.layouts
     first: dict[str, Layer] = {}
     costs = dict.fromkeys(groups.sizes, 0)
-    for head, layer in groups.makers():
-        first.setdefault(head, layer)
+    for layer in groups.makers():
         size = layouts[layer.inputs].size, layouts[layer.outputs].size
-        costs[head] += getattr(layer_cost(layer, *size), budget.metric)
+        for head in {channel[0] for channel in groups.channels[layer.outputs] if channel}:
+            first.setdefault(head, layer)
+            costs[head] += getattr(layer_cost(layer, *size), budget.metric)
     rows = []
     for number, head in enumerate(groups.sizes):
         layer = first[head]
         stride = getattr(model.get_submodule(layer.name), "stride", (1,))[0]
         size = layouts[layer.outputs].size, layouts[layer.inputs].size
         rest = sum(list(costs.values())[number + 1 :])
-        rows.append((number, *size, *layer.size, stride, layer.kernel[0], costs[head], rest))
+        pixels = (1, *layer.size)[-2:]
+        rows.append((number, *size, *pixels, stride, layer.kernel[0], costs[head], rest))
     table = torch.tensor(rows, dtype=torch.float64)
     return (table / table.amax(0).clamp(min=1)).float()

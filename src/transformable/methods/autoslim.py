@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from ..costing.budget import Budget
+from ..resizing import channel_axes
 from ..shape import Shape
 from ..slimming.slim import slim
 from ..slimming.sort_channels import importance
@@ -119,7 +120,7 @@ def sandwich(
     task = context.dataset.task
     plain = task.objective(context.searching.label_smoothing)
     candidates = {
-        head: [width for width in groups.space.widths[head] if width <= size] or [size]
+        head: [width for width in groups.candidates[head] if width <= size] or [size]
         for head, size in groups.sizes.items()
     }
     shape_of = partial(most_important, groups, scores)
@@ -170,9 +171,11 @@ def _sliced_parameters(model: nn.Module, space: Space, shape: Shape) -> dict[str
         outs, ins = (
             _index(kept_channels(space.layouts, masks, i)) for i in (layer.outputs, layer.inputs)
         )
-        for name, whole in model.get_submodule(layer.name).named_parameters(layer.name):
-            matrix = layer.kind in ("conv", "linear") and whole.ndim > 1
-            parts[name] = whole[outs][:, ins] if matrix else whole[outs]
+        for own_name, axes in channel_axes(model.get_submodule(layer.name), layer.kind).items():
+            name = f"{layer.name}.{own_name}"
+            for axis, channels in zip(axes, (outs, ins), strict=True):
+                if axis is not None and name in parts:
+                    parts[name] = parts[name][(slice(None),) * axis + (channels,)]
     return parts
 
 
@@ -232,7 +235,7 @@ def _steps(
     whole: dict[str, int] = {}
     for head, width in widths.items():
         least = max(1, width - max(1, groups.sizes[head] // 10))
-        low = max((c for c in groups.space.widths[head] if c < width), default=least)
+        low = max((c for c in groups.candidates[head] if c < width), default=least)
         if low < width:
             whole[head] = low
     return allowed([{head: low} for head, low in whole.items()]) or allowed(

@@ -11,11 +11,13 @@ stream, skips channels of it inside the blocks, and lets the end of a block corr
 the stream before it. Channels enter the LASSO with their weights as they are, not scaled to norm 1,
 and its path is followed exactly instead of raising lambda in steps. Least squares has a small ridge
 penalty towards the old weights, and uses fewer images (250, or less if they are large) at more
-places each.
+places each. Layers other than plain convolutions on images and linear layers behind them keep their
+weights.
 """
 
 import copy
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -104,7 +106,10 @@ class Pruning:
 
     def reads(self, layer: Layer, head: str) -> bool:
         channels = self.groups.channels[layer.inputs]
-        return layer.kind in ("conv", "linear") and any(c and c[0] == head for c in channels)
+        module = self.whole.get_submodule(layer.name)
+        matrix = isinstance(module, nn.Conv2d) or (layer.kind == "linear" and layer.pixels == 1)
+        plain = layer.kind in ("conv", "linear") and matrix and not layer.standardised
+        return plain and any(c and c[0] == head for c in channels)
 
     def targets(self, readers: list[Layer]) -> dict[str, Tensor]:
         """The outputs of these layers in the unpruned network, without the bias."""
@@ -186,7 +191,6 @@ def _matrix(module: Any) -> Tensor:
 
 def _images(space: Space, context: Context) -> Tensor:
     train = context.dataset.train
-    _, height, width = space.input_shape
-    count = min(IMAGES, max(FEWEST, IMAGES * 32 * 32 // (height * width)))
+    count = min(IMAGES, max(FEWEST, IMAGES * 32 * 32 // prod(space.input_shape[1:])))
     order = generator("images", context.session.seed).permutation(len(train))[:count]
     return torch.cat([x for x, _ in train.subset(torch.from_numpy(order)).ordered(count)])

@@ -25,8 +25,8 @@ __all__ = ["fpgm", "summed_distances"]
 def fpgm(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     groups = ChannelGroups(space)
     scores = groups.mean(
-        (layer.outputs, summed_distances(module.weight.detach().flatten(1).float().cpu()))
-        for layer, module in filters(model, groups)
+        (layer.outputs, summed_distances(weights.float().cpu()))
+        for layer, weights in filters(model, groups)
     )
     return slimmed(model, space, budget, keep_by_ratio(groups, budget, scores))
 

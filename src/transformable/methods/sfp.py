@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from ..costing.budget import Budget
+from ..resizing import channel_axes
 from ..shape import Shape
 from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
@@ -41,7 +42,9 @@ def sfp(model: nn.Module, space: Space, budget: Budget, context: Context) -> Met
 def zero_filters(model: nn.Module, groups: ChannelGroups, shape: Shape) -> None:
     """Set the filters to zero that a shape does not keep."""
     kept = groups.kept(shape)
-    for head, layer in groups.makers():
-        lost = sorted(set(range(groups.sizes[head])) - set(kept[head]))
-        for parameter in model.get_submodule(layer.name).parameters(recurse=False):
-            parameter[lost] = 0
+    for layer in groups.makers():
+        module, lost = model.get_submodule(layer.name), groups.lost(layer.outputs, kept)
+        axes = channel_axes(module, layer.kind)
+        for name, parameter in module.named_parameters():
+            if (axis := axes[name][0]) is not None:
+                parameter.index_fill_(axis, torch.tensor(lost, device=parameter.device), 0)

@@ -14,8 +14,9 @@ from ..costing.budget import Budget
 from ..searching.derive import check_possible
 from ..searching.search import search_all
 from ..tracing.space import Space
-from ._channel_choice import check_budget, same_ratio
+from ._channel_choice import check_budget
 from .interface import Context, MethodResult
+from .uniform import same_share
 
 __all__ = ["both", "depth", "width"]
 
@@ -63,9 +64,7 @@ def depth(model: nn.Module, space: Space, budget: Budget, context: Context) -> M
     found = both(model, deep, _reachable(deep, budget), replace(context, budgets=()))
     if budget.holds(found.cost):
         return found
-    shape = same_ratio(
-        space, budget, space.full.widths, lambda widths: found.shape.replace(widths=widths)
-    )
+    shape = same_share(space, budget, found.shape)
     check_budget(space, budget, shape)
     small = context.slim_sorted(model, space, shape)
     notes = {**found.notes, "before_widths": found.cost}

@@ -82,9 +82,8 @@ class Gates:
         """Close the gates of all channels that a shape does not keep."""
         kept = self.groups.kept(shape)
         for layer, module in self._modules:
-            channels = self.groups.channels[layer.outputs]
-            stay = [channel is None or channel[1] in kept[channel[0]] for channel in channels]
-            module.gate.copy_(torch.tensor(stay))
+            module.gate.fill_(1)
+            module.gate[self.groups.lost(layer.outputs, kept)] = 0
             module.squares *= MEMORY
             module.rounds += 1
 
@@ -116,7 +115,7 @@ def _gated_layers(model: nn.Module, groups: ChannelGroups) -> Iterator[tuple[Lay
         for node in groups.space.graph.nodes
         if any(user.target in names for user in node.users)
     }
-    for _, layer in groups.makers():
+    for layer in groups.makers():
         if layer.name not in followed:
             yield layer, model.get_submodule(layer.name)
 
@@ -127,7 +126,8 @@ def _apply_gate(module: Any, _: Any, output: Tensor) -> Tensor:
     if module.training and torch.is_grad_enabled():
         gate = gate.clone().requires_grad_()
         gate.register_hook(lambda gradient: _add_square(module, gradient))
-    gated: Tensor = output * gate.view(-1, *[1] * (output.ndim - 2))
+    pixels = 0 if isinstance(module, nn.Linear) else output.ndim - 2
+    gated: Tensor = output * gate.view(-1, *[1] * pixels)
     return gated
 
 

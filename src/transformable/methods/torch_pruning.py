@@ -64,6 +64,11 @@ def make_pruner(net: nn.Module, space: Space, *, norm: int, sparse: bool = False
         raise ValueError(
             "this method needs torch-pruning; install it by pip install 'transformable[methods]'"
         ) from None
+    if space.units or space.splits:
+        raise ValueError(
+            "Torch-Pruning cuts grouped or split channels in another way than this package; use "
+            "another method"
+        )
     options = {
         "example_inputs": torch.zeros(2, *space.input_shape),
         "importance": tp.importance.GroupMagnitudeImportance(p=norm),

@@ -9,10 +9,10 @@ from torch import nn
 from ..costing.budget import Budget
 from ..shape import Shape
 from ..tracing.space import Space
-from ._channel_choice import check_budget, same_ratio
+from ._channel_choice import Widths, check_budget, same_ratio
 from .interface import Context, MethodResult
 
-__all__ = ["uniform", "uniform_shape"]
+__all__ = ["same_share", "uniform", "uniform_shape"]
 
 
 def uniform(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
@@ -32,8 +32,19 @@ def uniform_shape(space: Space, budget: Budget) -> Shape:
     """
     full = space.full
     largest = max([1.0, *(sizes[-1] / full.widths[name] for name, sizes in space.widths.items())])
-    shape = same_ratio(
-        space, budget, full.widths, lambda widths: full.replace(widths=widths), largest
-    )
+    shape = same_share(space, budget, full, largest)
     check_budget(space, budget, shape)
     return shape
+
+
+def same_share(space: Space, budget: Budget, shape: Shape, largest: float = 1.0) -> Shape:
+    """The shape with one share of the width of each layer, up to ``largest``, solved for the
+    budget; with the depths of another."""
+    full = space.full.widths
+    units = {name: space.units.get(name, 1) for name in full}
+
+    def shape_of(blocks: Widths) -> Shape:
+        return shape.replace(widths={name: count * units[name] for name, count in blocks.items()})
+
+    sizes = {name: width // units[name] for name, width in full.items()}
+    return same_ratio(space, budget, sizes, shape_of, largest)

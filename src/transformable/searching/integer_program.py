@@ -21,7 +21,7 @@ from ..costing.budget import BandError, Budget
 from ..costing.cost import cost_coefficients, layer_cost
 from ..costing.possible_masks import PossibleMasks
 from ..settings import Metric
-from ..tracing.layouts import Concat, Flattened, LayerOutput, Placed, StageOutput, Union
+from ..tracing.layouts import Concat, LayerOutput, Placed, Repeated, StageOutput, Union
 from ..tracing.reader import Layer, ResidualAdd
 from ..tracing.space import Space
 
@@ -195,7 +195,7 @@ class IntegerProgram:
         match self.masks.layouts[index]:
             case Concat(_, parts):
                 return [piece for part in parts for piece in self._pieces(part)]
-            case Flattened(_, part, times):
+            case Repeated(_, part, times):
                 return [(columns, times * widths) for columns, widths in self._pieces(part)]
         return [(self.layout(index), self.masks.widths(index).numpy())]
 

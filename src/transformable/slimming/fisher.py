@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..resizing import MATRICES
 from ..task import Classification, Task
 from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
@@ -34,15 +35,17 @@ def fisher_importance(
     task = task or Classification()
     groups, model = ChannelGroups(space), copy.deepcopy(model).eval()
     outputs: dict[int, list[Tensor]] = defaultdict(list)
+    axes: dict[int, int] = {}
     normed = {layer.outputs for layer in space.layers if layer.kind == "norm"}
 
     def keep(index: int, module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
         output.retain_grad()
         outputs[index].append(output)
+        axes[index] = output.ndim - 1 if isinstance(module, nn.Linear) else 1
         return output.clone()  # an operation in place must not change what was kept
 
     for layer in space.layers:
-        writes = layer.kind in ("conv", "linear") and layer.outputs not in normed
+        writes = layer.kind in MATRICES and layer.outputs not in normed
         if (layer.kind == "norm" or writes) and groups.positions(layer.outputs):
             module = model.get_submodule(layer.name)
             module.register_forward_hook(partial(keep, layer.outputs))
@@ -56,7 +59,8 @@ def fisher_importance(
         for index, tensors in outputs.items():
             for tensor in tensors:
                 if tensor.grad is not None:
-                    slopes = (tensor.detach() * tensor.grad)[..., None].flatten(2).sum(2).cpu()
+                    slopes = (tensor.detach() * tensor.grad).movedim(axes[index], 1)
+                    slopes = slopes[..., None].flatten(2).sum(2).cpu()
                     for group, positions in groups.positions(index).items():
                         gates[group] = gates.get(group, 0) + slopes[:, positions].sum(2)
         for group, slopes in gates.items():

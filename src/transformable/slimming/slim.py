@@ -9,13 +9,14 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from ..layers import PaddedAdd, Skipped, initialise
+from ..resizing import resize
 from ..shape import Shape
 from ..tracing.layouts import kept_channels, set_bits
 from ..tracing.network_graph import inside
-from ..tracing.reader import Layer, ResidualAdd
+from ..tracing.reader import ResidualAdd, Split
 from ..tracing.space import Space
 
-__all__ = ["check_same_network", "resize", "revive_dropout", "slim"]
+__all__ = ["check_same_network", "revive_dropout", "slim"]
 
 
 def slim(
@@ -68,13 +69,15 @@ def _reshape(small: nn.Module, space: Space, shape: Shape) -> nn.Module:
         if layer.kind != "constant" and space.keeps(layer, shape):
             outs = kept_channels(space.layouts, masks, layer.outputs)
             ins = kept_channels(space.layouts, masks, layer.inputs)
-            resize(small.get_submodule(layer.name), layer, outs, ins)
+            resize(small.get_submodule(layer.name), layer.kind, outs, ins)
             if layer.original_only:
                 small.set_submodule(layer.name, nn.Identity())
     unequal = [add for add in space.adds if space.keeps(add, shape) and _is_unequal(add, masks)]
+    full = space.masks(space.full)
+    numbers_hold = all(masks[i] == full[i] for split in space.splits for i in split.parts)
     cut = [stage for stage in space.stages.values() if shape.depths[stage.name] < len(stage.ends)]
     in_graph = any(stage.form == "graph" for stage in cut) or isinstance(small, fx.GraphModule)
-    if all(add.module for add in unequal) and not in_graph:
+    if numbers_hold and all(add.module for add in unequal) and not in_graph:
         for add in unequal:
             small.set_submodule(str(add.module), _alignment(add, space, masks, small))
         _drop_blocks(small, space, shape)
@@ -86,48 +89,6 @@ def _is_unequal(add: ResidualAdd, masks: Sequence[int]) -> bool:
     # the PaddedAdd of a network that was slimmed before always has to be replaced
     is_padded_add = add.node.op == "call_module"
     return is_padded_add or len({masks[i] for i in (*add.operands, add.outputs)}) > 1
-
-
-def resize(module: Any, layer: Layer, outs: list[int], ins: list[int]) -> None:
-    """Give a layer these output and input channels of its own, in this order; -1 is a new one."""
-    _set_sizes(module, layer.kind, len(outs), len(ins))
-    matrix = layer.kind in ("conv", "linear")
-    old = dict(module.named_parameters()) | dict(module.named_buffers())
-    old = {name: tensor for name, tensor in old.items() if tensor.ndim > 0}
-    for name, tensor in old.items():
-        size = (len(outs), len(ins) if matrix else 1, *tensor.shape[2:])[: tensor.ndim]
-        value = tensor.new_empty(size)
-        parameter = isinstance(tensor, nn.Parameter)
-        setattr(module, name, nn.Parameter(value, tensor.requires_grad) if parameter else value)
-    if -1 in outs or -1 in ins:
-        initialise(module)
-    rows, old_rows = _old_channels(outs)
-    columns, old_columns = _old_channels(ins)
-    with torch.no_grad():
-        for name, tensor in old.items():
-            if matrix and tensor.ndim > 1:
-                getattr(module, name)[rows[:, None], columns] = tensor[old_rows][:, old_columns]
-            else:
-                getattr(module, name)[rows] = tensor[old_rows]
-
-
-def _set_sizes(module: Any, kind: str, outs: int, ins: int) -> None:
-    if kind == "linear":
-        module.out_features, module.in_features = outs, ins
-    elif kind == "conv":
-        module.out_channels, module.in_channels = outs, ins
-    elif kind == "depthwise conv":
-        module.out_channels = module.in_channels = module.groups = outs
-    elif isinstance(module, nn.PReLU):
-        module.num_parameters = outs
-    else:
-        module.num_features = outs
-
-
-def _old_channels(channels: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    """The new and the old index of each channel that is not new."""
-    pairs = torch.tensor([(i, n) for i, n in enumerate(channels) if n >= 0])
-    return pairs[:, 0], pairs[:, 1]
 
 
 def _alignment(add: ResidualAdd, space: Space, masks: Sequence[int], like: nn.Module) -> nn.Module:
@@ -148,11 +109,12 @@ def _projection(add: ResidualAdd, space: Space, masks: Sequence[int]) -> nn.Sequ
     layer, *norm = add.projection
     ins = torch.tensor(kept_channels(space.layouts, masks, layer.inputs))
     outs = torch.tensor(kept_channels(space.layouts, masks, layer.outputs))
-    conv = nn.Conv2d(len(ins), len(outs), 1, bias=False)
+    axes = len(layer.size)
+    conv = getattr(nn, f"Conv{axes}d")(len(ins), len(outs), 1, bias=False)
     with torch.no_grad():
         same = (outs[:, None] == ins) & (ins >= 0)
-        conv.weight.copy_(same[:, :, None, None])
-    return nn.Sequential(conv, *(nn.BatchNorm2d(len(outs)) for _ in norm))
+        conv.weight.copy_(same.view(*same.shape, *[1] * axes))
+    return nn.Sequential(conv, *(getattr(nn, f"BatchNorm{axes}d")(len(outs)) for _ in norm))
 
 
 def _drop_blocks(small: nn.Module, space: Space, shape: Shape) -> None:
@@ -176,6 +138,8 @@ def _as_graph(
     for add in unequal:
         _add_submodule(small, _name(add), _alignment(add, space, masks, small))
         _rewire(graph, add, copies)
+    for split in space.splits:
+        _renumber(split, copies, [masks[part].bit_count() for part in split.parts])
     dropped: set[str] = set()
     for name, depth in shape.depths.items():
         stage = space.stages[name]
@@ -226,6 +190,21 @@ def _rewire(graph: fx.Graph, add: ResidualAdd, copies: dict[fx.Node, fx.Node]) -
             call = graph.call_module(f"{name}.{i}", (call,))
             call.meta = dict(node.meta)
         node.replace_input_with(shortcut, call)
+
+
+def _renumber(split: Split, copies: dict[fx.Node, fx.Node], sizes: list[int]) -> None:
+    """Give a split or slice of channels the sizes that the parts have now."""
+    node = copies[split.node]
+    if split.own is None:
+        node.op, node.target = "call_function", torch.split
+        node.args, node.kwargs = (node.all_input_nodes[0], sizes, split.axis), {}
+        return
+    source, keys = node.args
+    keys = list(keys) if isinstance(keys, tuple) else [keys]
+    axes = [i for i, key in enumerate(keys) if key is not None]
+    start = sum(sizes[: split.own])
+    keys[axes[split.axis]] = slice(start, start + sizes[split.own])
+    node.args = source, tuple(keys)
 
 
 def _name(add: ResidualAdd) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
+from ..resizing import MATRICES, filters_of, resize
 from ..tracing.channel_groups import ChannelGroups
 from ..tracing.reader import Layer
 from ..tracing.space import Space
-from .slim import resize
 
 __all__ = ["importance", "sort_channels"]
 
@@ -46,7 +46,7 @@ def sort_channels(
     for layer in space.layers:
         if layer.kind != "constant":
             outs, ins = sorted_positions(layer.outputs), sorted_positions(layer.inputs)
-            resize(ordered.get_submodule(layer.name), layer, outs, ins)
+            resize(ordered.get_submodule(layer.name), layer.kind, outs, ins)
     return ordered
 
 
@@ -63,11 +63,11 @@ def importance(
     def weights(*kinds: str) -> Iterator[tuple[Layer, Tensor]]:
         for layer in space.layers:
             if layer.kind in kinds:
-                weight = getattr(model.get_submodule(layer.name), "weight", None)
-                if isinstance(weight, Tensor):
-                    yield layer, weight.detach().float().cpu().abs()
+                module = model.get_submodule(layer.name)
+                if isinstance(getattr(module, "weight", None), Tensor):
+                    yield layer, filters_of(module, layer.kind).float().cpu().abs()
 
-    matrices = list(weights("conv", "linear"))
+    matrices = list(weights(*MATRICES))
     scales = combine((layer.outputs, weight) for layer, weight in weights("norm"))
     filters = combine((layer.outputs, weight.flatten(1).sum(1)) for layer, weight in matrices)
     read = combine(

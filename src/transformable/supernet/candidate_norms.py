@@ -32,6 +32,7 @@ class CandidateNorms(nn.Module):
             i for i, layer in enumerate(layers.values()) if not (wide and layer.expanding)
         ]
         self.choices = [layer.choice for layer in layers.values()]
+        """None for a part of a layer's outputs whose width is fixed, its only candidate."""
         # no buffers: they stay on the CPU, in float64, which not every device has
         self.sources, self.coefficients = interpolate_candidates(candidates, align)
         scales = [layer.scale for layer in layers.values() if layer.scale is not None]
@@ -85,7 +86,7 @@ class CandidateNorms(nn.Module):
         if self.scale is None or self.shift is None:
             return
         for i, (name, choice) in enumerate(zip(self.names, self.choices, strict=True)):
-            j = self.candidates.index(widths[choice])
+            j = self.candidates.index(widths[choice]) if choice else 0
             yield name, (self.scale[i, j], self.shift[i, j])
 
 
@@ -97,7 +98,8 @@ def make_candidate_norms(
     groups: dict[tuple[tuple[int, ...], tuple[bool, ...]], dict[str, SearchedLayer]] = {}
     for name, layer in layers.items():
         affine = [p.requires_grad for p in (layer.scale, layer.shift) if p is not None]
-        key = space.widths[layer.choice], tuple(affine)
+        candidates = space.widths[layer.choice] if layer.choice else (layer.size,)
+        key = candidates, tuple(affine)
         groups.setdefault(key, {})[name] = layer
     return nn.ModuleList(
         CandidateNorms(group, candidates, align) for (candidates, _), group in groups.items()

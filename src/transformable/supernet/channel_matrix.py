@@ -1,12 +1,13 @@
 """The linear map over channels that the drawn candidates of a layer make together."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["DENSE_UP_TO", "ChannelMatrix", "sparse_mix"]
+__all__ = ["DENSE_UP_TO", "ChannelMatrix", "joined", "sparse_mix"]
 
 DENSE_UP_TO = 256
 """Channels up to which a dense matrix is as fast as a sparse one."""
@@ -58,6 +59,23 @@ class ChannelMatrix(NamedTuple):
         return values_grad, other_grad
 
 
+def joined(mixes: Sequence[ChannelMatrix]) -> ChannelMatrix:
+    """One matrix of those of the parts of a layer's outputs, none of which is sparse.
+
+    >>> joined([ChannelMatrix(torch.ones(1, 1)), ChannelMatrix(torch.ones(2, 2))]).values.tolist()
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 1.0], [0.0, 1.0, 1.0]]
+    """
+    if len(mixes) == 1:
+        return mixes[0]
+    values = [mix.values for mix in mixes]
+    shifts = [mix.shift for mix in mixes if mix.shift is not None]
+    diagonal = values[0].ndim == 1
+    return ChannelMatrix(
+        torch.cat(values) if diagonal else torch.block_diag(*values),  # type: ignore[no-untyped-call]
+        torch.cat(shifts) if shifts else None,
+    )
+
+
 def sparse_mix(x: Tensor, mix: ChannelMatrix) -> Tensor:
     """A sparse matrix times the channels of feature maps, plus the shift.
 
@@ -65,8 +83,8 @@ def sparse_mix(x: Tensor, mix: ChannelMatrix) -> Tensor:
     >>> sparse_mix(torch.tensor([1.0, 2.0]).view(1, 2, 1, 1), mix).flatten()
     tensor([2., 1.])
     """
-    n, c, h, w = x.shape
+    n, c = x.shape[:2]
     mixed = mix._replace(values=mix.values.to(x.dtype)).times(x.transpose(0, 1).flatten(1))
     if mix.shift is not None:
         mixed = mixed + mix.shift.to(x.dtype)[:, None]
-    return mixed.t().contiguous().view(n, h, w, c).permute(0, 3, 1, 2)
+    return mixed.t().contiguous().view(n, *x.shape[2:], c).movedim(-1, 1)

@@ -10,7 +10,7 @@ from torch import fx, nn
 
 from ..models.resnet import Add
 from .fused_ops import add_relu
-from .mixed_layer import MixedLayer
+from .mixed_layer import MixedLayer, can_fuse_relu
 
 __all__ = ["fuse_relus"]
 
@@ -31,7 +31,7 @@ def fuse_relus(
         if len(node.users) > 1 or source in ends:
             continue
         module = _module(body, node)
-        if isinstance(module, MixedLayer) and isinstance(module.norm, nn.BatchNorm2d):
+        if isinstance(module, MixedLayer) and not module.behind and can_fuse_relu(module.norm):
             module.relu = True
         elif _is_add(body, node):
             node = copies[source] = _replace_add(body, node)
@@ -55,8 +55,9 @@ def _replace_add(body: fx.GraphModule, add: fx.Node) -> fx.Node:
 def _may_overwrite(body: fx.GraphModule, node: fx.Node) -> bool:
     """Whether a tensor is the output of a norm without relu and is read only once."""
     module = _module(body, node)
-    of_norm = isinstance(module, MixedLayer) and not module.relu and module.norm is not None
-    return of_norm and len(node.users) == 1
+    if not isinstance(module, MixedLayer) or module.relu or module.behind:
+        return False
+    return module.norm is not None and len(node.users) == 1
 
 
 def _is_relu(body: fx.GraphModule, node: fx.Node) -> bool:

@@ -183,13 +183,20 @@ class AddAligned(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, matrix: Tensor, total: Tensor) -> Tensor:
         ctx.save_for_backward(matrix)
-        return F.conv2d(x, _kernel(matrix)).add_(total)
+        return _times(matrix, x).add_(total)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         [matrix] = ctx.saved_tensors
-        return F.conv2d(grad, _kernel(matrix.to(grad.dtype).t())), None, grad
+        return _times(matrix.to(grad.dtype).t(), grad), None, grad
+
+
+def _times(matrix: Tensor, x: Tensor) -> Tensor:
+    """A matrix times the channels of feature maps, which may have any number of axes."""
+    if x.ndim == 4:
+        return F.conv2d(x, _kernel(matrix))
+    return F.conv1d(x.flatten(2), matrix[:, :, None]).view(x.shape)
 
 
 def _flat(x: Tensor) -> Tensor:

@@ -6,20 +6,35 @@ The body takes images and a dict of controls: the `ChannelMatrix` of each search
 
 import copy
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+import torch
 from torch import Tensor, fx, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
+from ..resizing import MATRICES
 from ..shape import Shape
 from ..slimming.slim import revive_dropout, slim
-from ..tracing.layouts import LayerOutput, StageOutput, Union, channel_masks
+from ..tracing.cuts import part_name
+from ..tracing.layouts import (
+    Concat,
+    FixedWidth,
+    LayerOutput,
+    Layout,
+    StageOutput,
+    Union,
+    channel_masks,
+)
+from ..tracing.network_graph import in_mode
+from ..tracing.probing import children_behind_norm
 from ..tracing.reader import Layer
 from ..tracing.space import Space
 from .fuse_relus import fuse_relus
-from .mixed_layer import MixedLayer, mask_channels
+from .mixed_layer import MixedLayer, PresentInputs, mask_channels
 from .woken_channels import nodes_that_wake_channels
 
 __all__ = ["RewrittenNetwork", "SearchedLayer", "rewrite"]
@@ -27,10 +42,12 @@ __all__ = ["RewrittenNetwork", "SearchedLayer", "rewrite"]
 
 @dataclass(frozen=True)
 class SearchedLayer:
-    """A layer whose width is searched, and the norm that it is fused with."""
+    """A layer whose width is searched, or a part of its outputs, and the norm it is fused with."""
 
-    choice: str
-    """The layer that has the candidates: itself, or the one whose width it shares."""
+    choice: str | None
+    """The layer that has the candidates: itself, or the one whose width it shares; None for a part
+    that is fixed."""
+    size: int
     norm: str | None
     scale: Tensor | None
     """The affine parameters that the norm had."""
@@ -83,13 +100,17 @@ class RewrittenNetwork:
         state = self.body.state_dict()
         network.to(next(iter(state.values())).device)
         network.load_state_dict(state, strict=False, assign=True)
-        for name, (scale, shift) in affine.items():
-            norm: Any = network.get_submodule(str(self.layers[name].norm))
+        parts: dict[str, list[str]] = {}
+        for name in affine:
+            parts.setdefault(str(self.layers[name].norm), []).append(name)
+        for norm_name, names in parts.items():
+            norm: Any = network.get_submodule(norm_name)
+            first = self.layers[names[0]]
+            columns = zip(*(affine[name] for name in names), strict=True)
             norm.affine = True
             norm.weight, norm.bias = (
-                nn.Parameter(new.detach(), old.requires_grad)
-                for new, old in ((scale, self.layers[name].scale), (shift, self.layers[name].shift))
-                if old is not None
+                nn.Parameter(torch.cat(each).detach(), old is None or old.requires_grad)
+                for each, old in zip(columns, (first.scale, first.shift), strict=True)
             )
         for name in self.in_place:
             network.get_submodule(name).inplace = True  # type: ignore[assignment]
@@ -157,12 +178,14 @@ class _Rewriter:
             if node.op in ("output", "placeholder") or node in fused:
                 continue
             layer = layers.get(str(node.target)) if node.op == "call_module" else None
-            choice = self._choice(layer) if layer else None
-            if choice:
+            parts = self._searched_parts(layer) if layer else []
+            if parts:
                 norm = self._norm_behind(node, layers)
-                self._mix_widths(node, norm, choice)
+                self._mix_widths(node, norm, parts)
                 fused.update([norm] if norm else [])
-            elif node in woken:
+            if layer and layer.standardised:
+                self._pass_present_inputs(node)
+            if node in woken and not parts:
                 self._mask(node)
         ends = {node for stage in self.traced.stages.values() for node in stage.ends}
         fuse_relus(self.body, self.copies, ends)
@@ -177,14 +200,31 @@ class _Rewriter:
         self.body.delete_all_unused_submodules()
         self.body.recompile()
 
-    def _choice(self, layer: Layer) -> str | None:
-        """The layer of the space whose candidates this one follows. The ties of the two traces may
-        differ: a projected add ties layers that a padded one does not."""
-        layout = self.traced.layouts[layer.outputs]
-        if layer.kind not in ("conv", "linear") or not isinstance(layout, LayerOutput):
-            return None
-        choice = self.space.shares.get(layout.layer, layout.layer)
-        return choice if choice in self.space.widths else None
+    def _searched_parts(self, layer: Layer) -> list[tuple[str | None, int]]:
+        """For each part of the outputs of a layer, the layer of the space whose candidates it
+        follows, and its size; empty if it follows none.
+
+        The ties of the two traces may differ: a projected add ties layers that a padded one does
+        not."""
+        if layer.kind not in MATRICES:
+            return []
+        parts: list[tuple[str | None, int]] = []
+        for layout in self._leaves(layer.outputs):
+            if not isinstance(layout, LayerOutput | FixedWidth):
+                return []
+            name = layout.layer if isinstance(layout, LayerOutput) else ""
+            choice = self.space.shares.get(name, name)
+            parts.append((choice if choice in self.space.widths else None, layout.size))
+        return parts if any(choice for choice, _ in parts) else []
+
+    def _leaves(self, index: int) -> Iterator[Layout]:
+        """The layouts that are concatenated in a layout."""
+        layout = self.traced.layouts[index]
+        if isinstance(layout, Concat):
+            for part in layout.parts:
+                yield from self._leaves(part)
+        else:
+            yield layout
 
     def _norm_behind(self, node: fx.Node, layers: Mapping[str, Layer]) -> fx.Node | None:
         """The norm that reads the output of a layer, if nothing else does."""
@@ -192,25 +232,58 @@ class _Rewriter:
             return None
         [user] = node.users
         layer = layers.get(str(user.target)) if user.op == "call_module" else None
-        # a PReLU counts as a norm in a trace, having a number per channel, but has no `affine`
-        is_norm = layer and layer.kind == "norm" and hasattr(self._module(user), "affine")
-        return user if is_norm else None
+        # anything that has a number for each channel counts as a norm in a trace
+        if not layer or not isinstance(module := self._module(user), _BatchNorm | _InstanceNorm):
+            return None
+        size = () if isinstance(module, nn.BatchNorm1d) else layer.size
+        shape = 2, self._layout(user).size, *size
+        return None if children_behind_norm(module, shape) is None else user
 
-    def _mix_widths(self, original: fx.Node, norm: fx.Node | None, choice: str) -> None:
+    def _mix_widths(
+        self, original: fx.Node, norm: fx.Node | None, parts: list[tuple[str | None, int]]
+    ) -> None:
         name, node = str(original.target), self.copies[original]
         module: Any = self._module(norm) if norm else None
-        scale, shift = (module.weight, module.bias) if module and module.affine else (None, None)
+        affine = module is not None and module.affine
+        scales, shifts = (module.weight, module.bias) if affine else (None, None)
         mixed = MixedLayer(self._module(original), module)
         norm_name = str(norm.target) if norm else None
-        self.layers[name] = SearchedLayer(choice, norm_name, scale, shift, mixed.expanding)
+        sizes = [size for _, size in parts]
+        names = [name] if len(parts) == 1 else [part_name(name, i) for i in range(len(parts))]
+        mixed.expanding = mixed.expanding and len(parts) == 1
+        for i, (part, (choice, size)) in enumerate(zip(names, parts, strict=True)):
+            scale, shift = (None if t is None else t.split(sizes)[i] for t in (scales, shifts))
+            self.layers[part] = SearchedLayer(
+                choice, size, norm_name, scale, shift, mixed.expanding
+            )
         self.body.set_submodule(name, mixed)
         with self.graph.inserting_before(node):
-            matrix = self.graph.call_function(operator.getitem, (self.controls, name))
-        node.args = (*node.args, matrix)
+            matrices = [
+                self.graph.call_function(operator.getitem, (self.controls, part)) for part in names
+            ]
+        node.args = (*node.args, *matrices)
         if norm:
             self.copies[norm].replace_all_uses_with(node)
             self.graph.erase_node(self.copies[norm])
             self.copies[norm] = node
+            if any(_is_nonzero_at_zero(child, module.num_features) for child in mixed.behind):
+                self._mask(norm)
+
+    def _pass_present_inputs(self, original: fx.Node) -> None:
+        """Tell a layer that standardises its filters which of its inputs are there."""
+        [source] = original.all_input_nodes
+        index, node, name = (
+            self.traced.layout_of[source],
+            self.copies[original],
+            str(original.target),
+        )
+        self.masked.add(index)
+        module = self._module(original)
+        if not isinstance(module, MixedLayer):
+            self.body.set_submodule(name, PresentInputs(module))
+        with self.graph.inserting_before(node):
+            mask = self.graph.call_function(operator.getitem, (self.controls, index))
+        node.kwargs = {"present": mask}
 
     def _mask(self, original: fx.Node) -> None:
         """Set the absent channels of a tensor to zero."""
@@ -219,7 +292,8 @@ class _Rewriter:
         with self.graph.inserting_after(node):
             mask = self.graph.call_function(operator.getitem, (self.controls, index))
         with self.graph.inserting_after(mask):
-            masked = self.graph.call_function(mask_channels, (node, mask))
+            axis = self.traced.axis_of.get(original, 1)
+            masked = self.graph.call_function(mask_channels, (node, mask, axis))
         node.replace_all_uses_with(masked, lambda user: user is not masked)
         self.copies[original] = masked
 
@@ -261,3 +335,11 @@ class _Rewriter:
 
     def _layout(self, node: fx.Node) -> Any:
         return self.traced.layouts[self.traced.layout_of[node]]
+
+
+def _is_nonzero_at_zero(module: nn.Module, channels: int) -> bool:
+    """Whether a module makes something else of channels that are zero."""
+    like = next(module.parameters(), torch.zeros(()))
+    zeros = torch.zeros(1, channels, 1, 1, dtype=like.dtype, device=like.device)
+    with torch.no_grad(), in_mode(module, training=False):
+        return bool(module(zeros).any())

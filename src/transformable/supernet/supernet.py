@@ -192,8 +192,14 @@ class SuperNet(nn.Module):
         """The second input of the body: channel matrices, masks and mixed depths."""
         controls: dict[Any, Any] = {}
         for norms in self.groups:
-            rows = [self.rows[choice] for choice in norms.choices]  # type: ignore[union-attr]
-            for name, mix in norms(draw.candidates[rows], draw.weights[rows]):
+            choices: list[str | None] = norms.choices  # type: ignore[assignment]
+            if None in choices:  # the only candidate of each
+                weights = draw.weights.new_ones(len(choices), 1)
+                candidates = torch.zeros_like(weights, dtype=torch.long)
+            else:
+                rows = [self.rows[choice] for choice in choices if choice]
+                candidates, weights = draw.candidates[rows], draw.weights[rows]
+            for name, mix in norms(candidates, weights):
                 controls[name] = mix.to(x.dtype)
         drawn = dict(zip(self.space.depths, (draw.depths > 0).tolist(), strict=True))
         depths = {stage: list(compress(self.space.depths[stage], drawn[stage])) for stage in drawn}

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from ..resizing import GROUPED
 from ..shape import Shape
 from ..tracing.network_graph import in_mode
 from ..tracing.reader import Layer
@@ -32,7 +33,9 @@ class _Finder(fx.Interpreter):
     def __init__(self, network: nn.Module, space: Space) -> None:
         super().__init__(network, graph=space.graph)
         self.layers: Mapping[str, Layer] = {layer.name: layer for layer in space.layers}
-        narrowest = Shape(dict.fromkeys(space.full.widths, 1), dict.fromkeys(space.full.depths, 1))
+        widths = {name: space.units.get(name, 1) for name in space.full.widths}
+        narrowest = Shape(widths, dict.fromkeys(space.full.depths, 1))
+        self.axis_of = space.axis_of
         masks = space.masks(narrowest)
         self.absent = {
             node: [i for i in range(space.layouts[index].size) if not masks[index] >> i & 1]
@@ -51,14 +54,15 @@ class _Finder(fx.Interpreter):
         value = super().run_node(n)
         if not absent:
             return value
+        axis, where = self.axis_of.get(n, 1), torch.tensor(absent, device=value.device)
         if layer:
-            # only depthwise convolutions without a bias are zero whatever their parameters are
-            wakes = layer.kind != "depthwise conv" or layer.bias
+            # only grouped convolutions without a bias are zero whatever their parameters are
+            wakes = layer.kind not in GROUPED or layer.bias
         else:
-            wakes = any(bool(each[:, absent].any()) for each in (value, *values))
+            wakes = any(bool(each.index_select(axis, where).any()) for each in (value, *values))
         if wakes:
             self.woken.add(n)
-        return value.index_fill(1, torch.tensor(absent, device=value.device), 0)
+        return value.index_fill(axis, where, 0)
 
     def _in_training(self, n: fx.Node) -> list[Tensor]:
         """What a copy of a module gives in training, for a copy of its input."""

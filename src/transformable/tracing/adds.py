@@ -44,12 +44,18 @@ def _read_pair(combine: Combine, reader: NetworkReader, node: fx.Node) -> int | 
     # a single number, even if it is a parameter, leaves the layout of the other as it is
     tensors = [t for t in reader.tensors(node) if t in reader.layout or prod(reader.shape(t)) > 1]
     if len(tensors) == 1:
+        reader.axis[node] = reader.axis_of(tensors[0])
         return reader.layout.get(tensors[0])
     if len(tensors) != 2 or any(t not in reader.layout for t in tensors) or node.kwargs:
         return reader.unknown(node)
     a, b = tensors
+    # axes are counted from the last one where tensors are spread over each other
+    a_last, b_last = (reader.axis_of(t) - len(reader.shape(t)) for t in tensors)
+    reader.axis[node] = len(reader.shape(node)) + a_last
+    if a_last != b_last:
+        return reader.unknown(node)
     for wide, narrow in ((a, b), (b, a)):
-        if reader.shape(narrow)[1] == 1 < reader.shape(wide)[1]:
+        if reader.shape(narrow)[a_last] == 1 < reader.shape(wide)[a_last]:
             reader.freeze([narrow], f"it spreads over all channels in {node.name!r}")
             return reader.layout[wide]
     return combine(reader, node, a, b)
@@ -63,7 +69,7 @@ def _tie(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> int | 
 def _residual(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> int | None:
     ties = reader.ties
     one, two = reader.layout[a], reader.layout[b]
-    if reader.residual == "tied" or reader.shape(a) != reader.shape(b):
+    if reader.residual == "tied" or reader.shape(a) != reader.shape(b) or reader.axis_of(a) != 1:
         return _tie(reader, node, a, b)
     if ties.same(one, two):
         return one
@@ -148,7 +154,7 @@ def _project(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> Re
         block=block,
         order=reader.order[node],
     )
-    norm = replace(conv, name=f"{name}.1", kind="norm", inputs=outputs, bias=True)
+    norm = replace(conv, name=f"{name}.1", kind="norm", inputs=outputs, bias=True, by_output=2)
     return ResidualAdd(
         node=node,
         sources=(a, b),

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
+from math import lcm
 
 import torch
 from torch import Tensor
 
+from ..resizing import MATRICES
 from ..shape import Shape
-from .layouts import Concat, Flattened, LayerOutput, Placed, StageOutput, Union
+from .layouts import Concat, LayerOutput, Placed, Repeated, StageOutput, Union
 from .reader import Layer
 from .space import Space
 
@@ -20,9 +22,10 @@ Channel = tuple[str, int]
 class ChannelGroups:
     """The layers of a space, grouped by what they are added to.
 
-    A group is named by its first layer. `movable` are the groups whose channels may be put into
-    another order: a layout that places channels at fixed positions, or an add to something
-    outside of all groups, does not allow that.
+    A group is named by its first layer. Where channels stay together (`Space.units`), a "channel"
+    of a group is a block of them: `units` says how many, `sizes` how many blocks. `movable` are the
+    groups whose channels may be put into another order: a layout that places channels at fixed
+    positions, or an add to something outside of all groups, does not allow that.
 
     >>> from transformable import models
     >>> groups = ChannelGroups(Space.trace(models.build("resnet20"), (3, 32, 32)))
@@ -35,7 +38,10 @@ class ChannelGroups:
     def __init__(self, space: Space) -> None:
         self.space = space
         self.group_of, immovable = _find_groups(space)
-        self.sizes = {n: size for n, size in space.full.widths.items() if self.group_of[n] == n}
+        self.units = {name: 1 for name in space.full.widths if self.group_of[name] == name}
+        for name, unit in space.units.items():
+            self.units[self.group_of[name]] = lcm(self.units[self.group_of[name]], unit)
+        self.sizes = {n: space.full.widths[n] // unit for n, unit in self.units.items()}
         self.movable = self.sizes.keys() - immovable
         self.positions = cache(self._positions)
 
@@ -47,19 +53,29 @@ class ChannelGroups:
             row: list[Channel | None] = [None] * layout.size
             match layout:
                 case LayerOutput(size, layer):
-                    row = [(self.group_of[layer], i) for i in range(size)]
+                    group = self.group_of[layer]
+                    row = [(group, i // self.units[group]) for i in range(size)]
                 case Union(_, parts) | StageOutput(_, _, parts):
                     for part in parts:
                         row = [old or new for old, new in zip(row, table[part], strict=True)]
                 case Concat(_, parts):
                     row = [channel for part in parts for channel in table[part]]
-                case Flattened(_, part, times):
+                case Repeated(_, part, times):
                     row = [channel for channel in table[part] for _ in range(times)]
                 case Placed(_, part, positions):
                     for position, channel in zip(positions, table[part], strict=True):
                         row[position] = channel
             table.append(row)
         return table
+
+    @property
+    def candidates(self) -> dict[str, list[int]]:
+        """The candidate sizes of each group, in blocks."""
+        widths = self.space.widths
+        return {
+            group: sorted({max(1, width // unit) for width in widths[group]})
+            for group, unit in self.units.items()
+        }
 
     def _positions(self, index: int) -> dict[str, Tensor]:
         """The positions in a layout of each movable group, a row for each of its channels."""
@@ -95,24 +111,37 @@ class ChannelGroups:
             for group in self.sizes
         }
 
-    def makers(self) -> Iterator[tuple[str, Layer]]:
-        """The convolutions and linear layers that may change, each with its group."""
+    def makers(self) -> Iterator[Layer]:
+        """The convolutions and linear layers that may change."""
         for layer in self.space.layers:
-            match self.space.layouts[layer.outputs]:
-                case LayerOutput(_, name) if layer.kind in ("conv", "linear"):
-                    yield self.group_of[name], layer
+            if layer.kind in MATRICES and any(self.channels[layer.outputs]):
+                yield layer
+
+    def lost(self, index: int, kept: dict[str, list[int]]) -> list[int]:
+        """The positions in a layout whose channels are not kept."""
+        return [
+            i
+            for i, channel in enumerate(self.channels[index])
+            if channel and channel[1] not in kept[channel[0]]
+        ]
 
     def kept(self, shape: Shape) -> dict[str, list[int]]:
         """For each group, the channels that any of its layers keeps."""
         kept: dict[str, set[int]] = {group: set() for group in self.sizes}
         for name, channels in shape.channels.items():
-            kept[self.group_of[name]].update(channels)
+            group = self.group_of[name]
+            kept[group].update(channel // self.units[group] for channel in channels)
         return {group: sorted(channels) for group, channels in kept.items()}
+
+    def expand(self, layer: str, kept: Iterable[int]) -> tuple[int, ...]:
+        """The channels of a layer in these blocks of its group."""
+        unit = self.units[self.group_of[layer]]
+        return tuple(block * unit + i for block in sorted(kept) for i in range(unit))
 
     def shape(self, kept: dict[str, list[int]]) -> Shape:
         """The shape that keeps these channels of each group, and all blocks."""
         full = self.space.full
-        channels = {name: tuple(sorted(kept[self.group_of[name]])) for name in full.widths}
+        channels = {name: self.expand(name, kept[self.group_of[name]]) for name in full.widths}
         return Shape({name: len(each) for name, each in channels.items()}, full.depths, channels)
 
 

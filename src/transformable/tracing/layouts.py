@@ -12,10 +12,10 @@ from ..shape import Shape
 __all__ = [
     "Concat",
     "FixedWidth",
-    "Flattened",
     "LayerOutput",
     "Layout",
     "Placed",
+    "Repeated",
     "StageOutput",
     "Union",
     "channel_masks",
@@ -87,8 +87,9 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Flattened:
-    """Pixels flattened into channels: each channel of the part `times` times."""
+class Repeated:
+    """Each channel of the part `times` times: pixels flattened into channels, or the outputs of a
+    convolution with more outputs than inputs in each group."""
 
     size: int
     part: int
@@ -108,7 +109,7 @@ class StageOutput:
     parts: tuple[int, ...]
 
 
-Layout = FixedWidth | LayerOutput | Union | Concat | Placed | Flattened | StageOutput
+Layout = FixedWidth | LayerOutput | Union | Concat | Placed | Repeated | StageOutput
 
 
 def channel_masks(layouts: Sequence[Layout], shape: Shape) -> list[int]:
@@ -142,7 +143,7 @@ def channel_masks(layouts: Sequence[Layout], shape: Shape) -> list[int]:
                     offset += max(layouts[part].size, masks[part].bit_length())
             case Placed():
                 mask = layout.mask(masks[layout.part])
-            case Flattened(_, part, times):
+            case Repeated(_, part, times):
                 run = (1 << times) - 1
                 mask = sum(run << (i * times) for i in set_bits(masks[part]))
         masks.append(mask)
@@ -173,7 +174,7 @@ def kept_channels(layouts: Sequence[Layout], masks: Sequence[int], index: int) -
                 numbers += [n + offset if n >= 0 else n for n in inner]
                 offset += layouts[part].size
             return numbers
-        case Flattened(_, part, times):
+        case Repeated(_, part, times):
             inner = kept_channels(layouts, masks, part)
             return [n * times + k if n >= 0 else n for n in inner for k in range(times)]
         case Placed(size, _, positions, True):

@@ -10,13 +10,24 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.conv import _ConvNd
 
 from ..layers import PaddedAdd
 from ..spelling import nearest
 from ..user_code import first_line, own_line
 
-__all__ = ["ModuleCall", "TracedGraph", "described", "in_mode", "inside", "path_of", "trace_graph"]
+__all__ = [
+    "ModuleCall",
+    "NodeCall",
+    "TracedGraph",
+    "described",
+    "in_mode",
+    "inside",
+    "path_of",
+    "trace_graph",
+]
 
 
 @dataclass(frozen=True)
@@ -74,8 +85,8 @@ class Tracer(fx.Tracer):
             return True
         # many networks write an identity shortcut as an empty Sequential: keep its node
         empty = isinstance(m, nn.Sequential) and len(m) == 0
-        whole = isinstance(m, (PaddedAdd, nn.Conv2d, nn.Linear, nn.BatchNorm2d))
-        leaf = empty or whole or _has_two_modes(m)
+        whole = isinstance(m, (PaddedAdd, _ConvNd, nn.Linear, _NormBase, nn.GroupNorm))
+        leaf = empty or whole or _has_two_modes(m) or _has_numbers_by_channel(m)
         return leaf or super().is_leaf_module(m, module_qualified_name)
 
     def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
@@ -92,9 +103,12 @@ class Tracer(fx.Tracer):
         # an attribute of a proxy becomes a node only when it is used: do that outside of `m`
         given_args, given_kwargs = _nodes((args, kwargs))
         before, path = set(self.graph.nodes), self.path_of_module(m)
+        stack = dict(self.module_stack)
         try:
             result = super().call_module(m, forward, args, kwargs)
         except Exception as error:  # a user's forward may raise anything when given a proxy
+            self.module_stack.clear()
+            self.module_stack.update(stack)
             for node in reversed([n for n in self.graph.nodes if n not in before]):
                 self.graph.erase_node(node)
             self.opaque[path] = first_line(error)
@@ -113,6 +127,17 @@ def _frames_of_forward() -> Iterator[tuple[FrameType, int]]:
 
 def _nodes(value: Any) -> Any:
     return fx.node.map_aggregate(value, lambda a: a.node if isinstance(a, fx.Proxy) else a)
+
+
+def _has_numbers_by_channel(module: nn.Module) -> bool:
+    """Whether it may be a norm of a class of its own: all it has is one number for each of n
+    channels, or several such."""
+    tensors = [t for t in (*module.parameters(), *module.buffers()) if t.numel() > 1]
+    own = {*module.parameters(recurse=False), *module.buffers(recurse=False)}
+    if not own.intersection(tensors) or len({t.numel() for t in tensors}) > 1:
+        return False
+    vectors = all(max(t.shape) == t.numel() for t in tensors)
+    return vectors and len(inspect.signature(module.forward).parameters) == 1
 
 
 def _has_two_modes(module: nn.Module) -> bool:
@@ -167,6 +192,21 @@ def trace_graph(model: nn.Module, leaf: Collection[str] = ()) -> TracedGraph:
             "on the data into a submodule of its own, which then keeps its width"
         ) from error
     return TracedGraph(graph, tracer.opaque, tracer.calls)
+
+
+class NodeCall(nn.Module):
+    """A function or method of one tensor, with the other arguments that it has in a node."""
+
+    def __init__(self, node: fx.Node) -> None:
+        super().__init__()
+        self.node = [node]
+
+    def forward(self, x: Tensor) -> Any:
+        [node] = self.node
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda _: x)
+        if node.op == "call_method":
+            return getattr(x, str(node.target))(*args[1:], **kwargs)
+        return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
 def path_of(node: fx.Node) -> str:

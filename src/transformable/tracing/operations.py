@@ -5,7 +5,6 @@ Each function returns the layout of the node's output, or None if that has no ch
 
 import operator
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 import torch
@@ -14,8 +13,18 @@ from torch import fx, nn
 
 from ..layers import PaddedAdd
 from .adds import read_add, read_mul, read_padded_add
-from .layouts import Concat, FixedWidth, Flattened, Placed
-from .network_graph import in_mode
+from .axes import (
+    argument,
+    read_index,
+    read_permute,
+    read_reduction,
+    read_reshape,
+    read_softmax,
+    read_split,
+    read_stack,
+)
+from .layer_operations import read_conv, read_custom, read_linear, read_norm, read_prelu
+from .layouts import Concat, Placed
 from .reader import NetworkReader
 
 __all__ = ["read_operation"]
@@ -35,18 +44,31 @@ def read_operation(reader: NetworkReader, node: fx.Node) -> int | None:
             return reader.unknown(node, f"{name} has a hook that may make its weights")
         if module._forward_hooks:
             return reader.unknown(node, f"{name} has a hook that may change its output")
-        return MODULES.get(type(module), read_custom)(reader, node)
-    if not reader.shape(node) and not any(map(reader.shape, node.all_input_nodes)):
+        operation = MODULES.get(type(module), read_custom)
+    elif not reader.shape(node) and not any(map(reader.shape, node.all_input_nodes)):
+        if any(source in reader.pieces for source in node.all_input_nodes):
+            reader.unknown(node)  # several tensors at once
         return None  # arithmetic with numbers
-    if node.op == "call_method":
-        return METHODS.get(str(node.target), NetworkReader.unknown)(reader, node)
-    return FUNCTIONS.get(node.target, NetworkReader.unknown)(reader, node)
+    elif node.op == "call_method":
+        operation = METHODS.get(str(node.target), read_custom)
+    else:
+        operation = FUNCTIONS.get(node.target, read_custom)
+    moved = any(reader.axis_of(source) != 1 for source in reader.tensors(node))
+    if moved and operation not in ON_ANY_AXIS:
+        operation = read_custom
+    return operation(reader, node)
 
 
 def read_channelwise(reader: NetworkReader, node: fx.Node) -> int | None:
     """An operation on each channel by itself: the output has the channels of the input."""
     [source, *others] = reader.tensors(node)
+    reader.axis[node] = reader.axis_of(source)
     return reader.unknown(node) if others else reader.layout.get(source)
+
+
+def read_spatial(reader: NetworkReader, node: fx.Node) -> int | None:
+    """The same, for an operation that takes the axes behind the channels for pixels."""
+    return read_channelwise(reader, node)
 
 
 def read_sequential(reader: NetworkReader, node: fx.Node) -> int | None:
@@ -54,59 +76,21 @@ def read_sequential(reader: NetworkReader, node: fx.Node) -> int | None:
     return reader.unknown(node) if len(reader.module(node)) else read_channelwise(reader, node)
 
 
-def read_conv(reader: NetworkReader, node: fx.Node) -> int | None:
-    module: nn.Conv2d = reader.module(node)
-    [source] = node.all_input_nodes
-    inputs = reader.layout.get(source)
-    if inputs is None or len(reader.shape(source)) != 4:
-        return reader.unknown(node)
-    if module.groups == 1:
-        return reader.add_free_layer(node, "conv", inputs)
-    if module.groups == module.in_channels == module.out_channels:
-        reader.add_layer(node, "depthwise conv", inputs, inputs)
-        return inputs
-    name = reader.describe(node)
-    return reader.unknown(node, f"{name} is a grouped convolution ({module.groups} groups)")
-
-
-def read_linear(reader: NetworkReader, node: fx.Node) -> int | None:
-    [source] = node.all_input_nodes
-    inputs = reader.layout.get(source)
-    if inputs is None or len(reader.shape(source)) != 2:
-        return reader.unknown(node)
-    return reader.add_free_layer(node, "linear", inputs)
-
-
-def read_norm(reader: NetworkReader, node: fx.Node) -> int | None:
-    inputs = reader.layout.get(node.all_input_nodes[0])
-    if inputs is None:
-        return reader.unknown(node)
-    reader.add_layer(node, "norm", inputs, inputs)
-    return inputs
-
-
-def read_prelu(reader: NetworkReader, node: fx.Node) -> int | None:
-    if reader.module(node).num_parameters > 1:
-        return read_norm(reader, node)
-    one = reader.new(FixedWidth(1))
-    reader.add_layer(node, "norm", one, one)
-    return reader.layout.get(node.all_input_nodes[0])
-
-
 def read_cat(reader: NetworkReader, node: fx.Node) -> int | None:
-    tensors = _argument(node, 0, "tensors")
+    tensors = argument(node, 0, "tensors")
     nodes = list(tensors) if isinstance(tensors, (list, tuple)) else []
-    dim = _argument(node, 1, "dim", 0)
-    known = bool(nodes) and all(n in reader.layout for n in nodes)
-    if not known or dim not in (1, 1 - len(reader.shape(node))):
+    axis = argument(node, 1, "dim", 0) % len(reader.shape(node))
+    parts = [reader.channels(n, axis) for n in nodes]
+    known = tuple(index for index in parts if index is not None)
+    if axis == 0 or not nodes or len(known) < len(nodes):
         return reader.unknown(node)
-    parts = tuple(reader.layout[n] for n in nodes)
-    return reader.new(Concat(sum(map(reader.size, parts)), parts))
+    reader.axis[node] = axis
+    return reader.new(Concat(sum(map(reader.size, known)), known))
 
 
 def read_pad(reader: NetworkReader, node: fx.Node) -> int | None:
     [source, *others] = reader.tensors(node)
-    amounts = _argument(node, 1, "pad")
+    amounts = argument(node, 1, "pad")
     inputs = reader.layout.get(source)
     axes = len(reader.shape(source))
     if inputs is None or others or not isinstance(amounts, (list, tuple)):
@@ -116,8 +100,8 @@ def read_pad(reader: NetworkReader, node: fx.Node) -> int | None:
     before, after = pairs[axes - 2]
     if before == after == 0:
         return inputs
-    zeros = _argument(node, 2, "mode", "constant") == "constant"
-    zeros &= _argument(node, 3, "value", 0) in (0, None)
+    zeros = argument(node, 2, "mode", "constant") == "constant"
+    zeros &= argument(node, 3, "value", 0) in (0, None)
     if not zeros or min(before, after) < 0:
         return reader.unknown(node)
     size = reader.size(inputs)
@@ -125,64 +109,12 @@ def read_pad(reader: NetworkReader, node: fx.Node) -> int | None:
     return reader.new(Placed(before + size + after, inputs, positions, zeros=True))
 
 
-def read_reduction(reader: NetworkReader, node: fx.Node) -> int | None:
-    """A mean, sum or maximum over pixels."""
-    [source, *others] = reader.tensors(node)
-    dims = _argument(node, 1, "dim")
-    axes = len(reader.shape(source))
-    dims = dims if isinstance(dims, (list, tuple)) else [dims]
-    if others or any(not isinstance(d, int) or d % axes < 2 for d in dims):
-        return reader.unknown(node)
-    return reader.layout.get(source)
-
-
-def read_reshape(reader: NetworkReader, node: fx.Node) -> int | None:
-    source = node.all_input_nodes[0]
-    inputs = reader.layout.get(source)
-    before, after = reader.shape(source), reader.shape(node)
-    if inputs is None or len(after) < 2 or after[0] != before[0]:
-        return reader.unknown(node)
-    if node.target in ("view", "reshape", torch.reshape) and after[1] in _flat(node):
-        # a size in the code is right only for the original width
-        return reader.unknown(node, f"{node.name!r} has the number {after[1]} written into it")
-    if before[1] == after[1] and prod(before[2:]) == prod(after[2:]):
-        outputs: int | None = inputs
-    elif len(after) == 2 and after[1] == prod(before[1:]):
-        outputs = reader.new(Flattened(after[1], inputs, prod(before[2:])))
-    else:
-        outputs = reader.unknown(node)
-    return _tied_to_given_size(reader, node, outputs)
-
-
-def _tied_to_given_size(reader: NetworkReader, node: fx.Node, outputs: int | None) -> int | None:
-    """x.view(b, c, 1, 1) has the channels of the tensor that c was read from."""
-    sizes = _flat(node)
-    channels = sizes[1] if len(sizes) > 1 else None
-    if outputs is None or not isinstance(channels, fx.Node):
-        return outputs
-    reason = f"{node.name!r} reads the number of channels from another tensor"
-    for tensor in reader.origins(channels):
-        outputs = reader.ties.tie(outputs, reader.layout[tensor], reason)
-    return outputs
-
-
-def read_index(reader: NetworkReader, node: fx.Node) -> int | None:
-    source, keys = node.args
-    if not isinstance(source, fx.Node) or source not in reader.layout:
-        shape = reader.shape(node)
-        return reader.new(FixedWidth(shape[1])) if len(shape) > 1 else None
-    keys = keys if isinstance(keys, tuple) else (keys,)
-    spatial = all(k is None or isinstance(k, slice) for k in keys)
-    if not spatial or any(k != slice(None) for k in keys[:2]):
-        return reader.unknown(node)
-    return reader.layout[source]
-
-
 def read_scalar(reader: NetworkReader, node: fx.Node) -> int | None:
-    """A difference or quotient with a number on the right."""
+    """A quotient with a number on the right."""
     [source, *others] = reader.tensors(node)
     if others or node.args[0] is not source:
         return reader.unknown(node)
+    reader.axis[node] = reader.axis_of(source)
     return reader.layout.get(source)
 
 
@@ -191,87 +123,105 @@ def read_query(reader: NetworkReader, node: fx.Node) -> int | None:
     return reader.unknown(node) if reader.shape(node) else None
 
 
-def read_custom(reader: NetworkReader, node: fx.Node) -> int | None:
-    """An unknown module; one without parameters is run, to see if it keeps channels apart."""
-    module, tensors = reader.module(node), reader.tensors(node)
-    if any(True for _ in module.parameters()) or len(tensors) != 1 or len(node.args) != 1:
-        return reader.unknown(node)
-    x = torch.rand(reader.shape(tensors[0]), generator=torch.Generator().manual_seed(0))
-    half = x[:, : (x.shape[1] + 1) // 2]
-    try:
-        with in_mode(module, training=False), torch.no_grad():
-            alone = torch.equal(module(x)[:, : half.shape[1]], module(half))
-    except Exception:  # a user's forward may raise anything
-        alone = False
-    return reader.layout.get(tensors[0]) if alone else reader.unknown(node)
+def _sizes(*names: str) -> list[str]:
+    """Names for one to three axes of pixels.
 
-
-def _argument(node: fx.Node, position: int, name: str, default: Any = None) -> Any:
-    return node.args[position] if len(node.args) > position else node.kwargs.get(name, default)
-
-
-def _flat(node: fx.Node) -> list[Any]:
-    """The sizes given to a view, as arguments or as a list."""
-    flat: list[Any] = []
-    for arg in node.args[1:]:
-        flat += arg if isinstance(arg, (list, tuple)) else [arg]
-    return flat
+    >>> _sizes("MaxPool")
+    ['MaxPool1d', 'MaxPool2d', 'MaxPool3d']
+    """
+    return [f"{name}{axes}d" for name in names for axes in (1, 2, 3)]
 
 
 _SAME_MODULES = (
     nn.Identity, nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU,
     nn.SiLU, nn.Mish, nn.Hardswish, nn.Hardsigmoid, nn.Hardtanh, nn.Sigmoid, nn.Tanh, nn.Softplus,
-    nn.Softsign, nn.LogSigmoid, nn.Dropout, nn.Dropout2d, nn.AlphaDropout, nn.MaxPool2d,
-    nn.AvgPool2d, nn.LPPool2d, nn.AdaptiveAvgPool2d, nn.AdaptiveMaxPool2d, nn.Upsample,
-    nn.UpsamplingNearest2d, nn.UpsamplingBilinear2d, nn.ZeroPad2d, nn.ConstantPad2d,
-    nn.ReflectionPad2d, nn.ReplicationPad2d, nn.CircularPad2d,
+    nn.Softsign, nn.LogSigmoid, nn.Dropout, nn.AlphaDropout,
 )  # fmt: skip
 
-_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.SyncBatchNorm, nn.InstanceNorm2d)
+_SPATIAL_MODULES = [
+    getattr(nn, name)
+    for name in (
+        *_sizes("MaxPool", "AvgPool", "LPPool", "AdaptiveAvgPool", "AdaptiveMaxPool", "Dropout"),
+        *_sizes("ZeroPad", "ConstantPad", "ReflectionPad", "ReplicationPad", "CircularPad"),
+        *("Upsample", "UpsamplingNearest2d", "UpsamplingBilinear2d"),
+    )
+]
+
+_CONVS = [getattr(nn, name) for name in _sizes("Conv", "ConvTranspose")]
+
+_NORMS = [nn.SyncBatchNorm, *(getattr(nn, name) for name in _sizes("BatchNorm", "InstanceNorm"))]
 
 _SAME_NAMES = (
     "relu", "relu_", "relu6", "leaky_relu", "leaky_relu_", "elu", "elu_", "selu", "selu_", "celu",
     "gelu", "silu", "mish", "hardswish", "hardsigmoid", "hardtanh", "hardtanh_", "sigmoid",
-    "sigmoid_", "tanh", "tanh_", "softplus", "softsign", "logsigmoid", "dropout", "dropout2d",
-    "alpha_dropout", "max_pool2d", "avg_pool2d", "lp_pool2d", "adaptive_avg_pool2d",
-    "adaptive_max_pool2d", "interpolate", "clamp", "clamp_", "abs", "neg", "exp", "sqrt", "square",
+    "sigmoid_", "tanh", "tanh_", "softplus", "softsign", "logsigmoid", "dropout",
+    "alpha_dropout", "clamp", "clamp_", "abs", "neg", "exp", "sqrt", "square",
     "contiguous", "clone", "detach", "to", "float", "half", "bfloat16",
 )  # fmt: skip
 
+_SPATIAL_NAMES = (
+    *_sizes("max_pool", "avg_pool", "lp_pool", "adaptive_avg_pool", "adaptive_max_pool", "dropout"),
+    "interpolate",
+)
+
 MODULES: dict[type, Operation] = {
     **dict.fromkeys(_SAME_MODULES, read_channelwise),
+    **dict.fromkeys(_SPATIAL_MODULES, read_spatial),
     nn.Sequential: read_sequential,
-    nn.Conv2d: read_conv,
+    **dict.fromkeys(_CONVS, read_conv),
     nn.Linear: read_linear,
     **dict.fromkeys(_NORMS, read_norm),
     nn.PReLU: read_prelu,
     nn.Flatten: read_reshape,
+    nn.Softmax: read_softmax,
     PaddedAdd: read_padded_add,
 }
 
 METHODS: dict[str, Operation] = {
     **dict.fromkeys(_SAME_NAMES, read_channelwise),
     **dict.fromkeys(("add", "add_"), read_add),
-    **dict.fromkeys(("mul", "mul_"), read_mul),
-    **dict.fromkeys(("sub", "div"), read_scalar),
+    **dict.fromkeys(("mul", "mul_", "sub"), read_mul),
+    "div": read_scalar,
     **dict.fromkeys(("mean", "sum", "amax"), read_reduction),
     **dict.fromkeys(("flatten", "view", "reshape", "squeeze", "unsqueeze"), read_reshape),
+    "unflatten": read_reshape,
+    **dict.fromkeys(("permute", "transpose", "swapaxes"), read_permute),
+    **dict.fromkeys(("split", "chunk", "tensor_split"), read_split),
     **dict.fromkeys(("size", "dim"), read_query),
+    "softmax": read_softmax,
     "expand_as": read_mul,
 }
 
-_NAMED = [getattr(module, name, None) for module in (torch, F) for name in _SAME_NAMES]
+
+def _functions(names: tuple[str, ...]) -> list[Any]:
+    return [
+        getattr(module, name) for module in (torch, F) for name in names if hasattr(module, name)
+    ]
+
 
 FUNCTIONS: dict[Any, Operation] = {
-    **{function: read_channelwise for function in _NAMED if function is not None},
+    **dict.fromkeys(_functions(_SAME_NAMES), read_channelwise),
+    **dict.fromkeys(_functions(_SPATIAL_NAMES), read_spatial),
     **dict.fromkeys((operator.add, operator.iadd, torch.add), read_add),
     **dict.fromkeys((operator.mul, operator.imul, torch.mul), read_mul),
-    **dict.fromkeys((operator.sub, operator.isub, torch.sub), read_scalar),
+    **dict.fromkeys((operator.sub, operator.isub, torch.sub), read_mul),
     **dict.fromkeys((operator.truediv, operator.itruediv, torch.div), read_scalar),
     **dict.fromkeys((torch.cat, torch.concat, torch.concatenate), read_cat),
     **dict.fromkeys((torch.mean, torch.sum, torch.amax), read_reduction),
     **dict.fromkeys((torch.flatten, torch.reshape, torch.squeeze, torch.unsqueeze), read_reshape),
+    torch.unflatten: read_reshape,
+    **dict.fromkeys((torch.permute, torch.transpose, torch.swapaxes), read_permute),
+    **dict.fromkeys((torch.split, torch.chunk, torch.tensor_split), read_split),
+    **dict.fromkeys((torch.softmax, F.softmax), read_softmax),
+    torch.stack: read_stack,
     F.pad: read_pad,
     operator.getitem: read_index,
     getattr: read_query,
 }
+
+ON_ANY_AXIS: set[Operation] = {
+    *(read_channelwise, read_sequential, read_add, read_mul, read_scalar, read_reduction, read_cat),
+    *(read_reshape, read_permute, read_split, read_index, read_query, read_softmax, read_stack),
+    *(read_conv, read_linear, read_norm, read_custom),
+}
+"""Those that do not take the second axis for the channels, or look which it is."""

@@ -8,6 +8,7 @@ from torch import fx, nn
 from .layouts import FixedWidth, StageOutput
 from .operations import read_operation
 from .reader import Layer, NetworkReader
+from .stages import Stage
 
 __all__ = ["OUTPUT", "read_network"]
 
@@ -17,36 +18,52 @@ _TRACING = threading.RLock()
 
 
 def read_network(
-    model: nn.Module,
-    input_shape: tuple[int, int, int],
-    residual: str,
-    leaf: Collection[str] = (),
+    model: nn.Module, input_shape: tuple[int, ...], residual: str, leaf: Collection[str] = ()
 ) -> NetworkReader:
     """Find all layers, residual adds and layouts of the network."""
     with _TRACING:
         reader = NetworkReader(model, input_shape, residual, leaf)
-        ends = {stage.ends[-1]: stage for stage in reader.stages.values()}
-        for node in reader.graph.nodes:
-            inputs = node.all_input_nodes
-            reader.ancestors[node] = set(inputs).union(*(reader.ancestors[i] for i in inputs))
-            reader.depth[node] = max((reader.depth[i] for i in inputs), default=0)
-            index = _read_node(reader, node)
-            if index is not None:
-                reader.layout[node] = index
-            if node in ends:
-                parts = tuple(reader.layout[end] for end in ends[node].ends)
-                output = StageOutput(reader.size(parts[0]), ends[node].name, parts)
-                reader.layout[node] = reader.new(output)
+        while not _read_nodes(reader):
+            reader.start({**reader.ties.cuts, **reader.ties.wanted})
         _freeze_inputs_of_training_layers(reader)
         _add_other_parameters(reader)
         return reader
+
+
+def _read_nodes(reader: NetworkReader) -> bool:
+    """Read all nodes; False if they have to be read again."""
+    ends = {stage.ends[-1]: stage for stage in reader.stages.values()}
+    for node in reader.graph.nodes:
+        inputs = node.all_input_nodes
+        reader.ancestors[node] = set(inputs).union(*(reader.ancestors[i] for i in inputs))
+        reader.depth[node] = max((reader.depth[i] for i in inputs), default=0)
+        index = _read_node(reader, node)
+        if index is not None:
+            reader.layout[node] = index
+        if node in ends and not _end_stage(reader, ends[node]):
+            return False
+    return not reader.ties.wanted
+
+
+def _end_stage(reader: NetworkReader, stage: Stage) -> bool:
+    """The layout of a stage's output; False if its depth cannot be a choice."""
+    parts = tuple(reader.layout[end] for end in stage.ends)
+    ties, node = reader.ties, stage.ends[-1]
+    equal = all(ties.same(parts[0], other) for other in parts[1:])
+    if not equal and (reader.axis_of(node) != 1 or any(map(ties.has_concat, parts))):
+        # outputs of different depths could not be aligned
+        del reader.stages[stage.name]
+        return False
+    output = StageOutput(reader.size(parts[0]), stage.name, parts)
+    reader.layout[node] = reader.new(output)
+    return True
 
 
 def _freeze_inputs_of_training_layers(reader: NetworkReader) -> None:
     """Layers that run only in training (an auxiliary head) are not in the graph, so the widths of
     their inputs must not change."""
     called = {str(node.target) for node in reader.graph.nodes if node.op == "call_module"}
-    makers = {name: reader.layout[node] for name, node in reader.maker.items()}
+    makers = {str(node.target): reader.layout[node] for node in reader.maker.values()}
     for node in reader.training_graph.nodes:
         if node.op != "call_module" or str(node.target) in called:
             continue
@@ -76,7 +93,8 @@ def _read_node(reader: NetworkReader, node: fx.Node) -> int | None:
     if node.op == "get_attr":
         return None
     index = read_operation(reader, node)
-    if index is not None and (len(shape) < 2 or reader.size(index) != shape[1]):
+    axis = reader.axis_of(node)
+    if index is not None and (len(shape) <= axis or reader.size(index) != shape[axis]):
         return reader.unknown(node)
     return index
 

@@ -29,6 +29,8 @@ class NodeOutput:
     """The first node whose memory the output is in."""
     view: tuple[Any, ...]
     """Which part of that memory it is: equal for two names of one tensor."""
+    parts: tuple[tuple[int, ...], ...] = ()
+    """The shapes of the tensors, if the output is several."""
 
 
 class _Runner(fx.Interpreter):
@@ -55,14 +57,16 @@ class _Runner(fx.Interpreter):
             for source, given in inputs.items()
             if _versions(given) != versions[source] or (in_place and _view(given) == view)
         )
+        several = value if isinstance(value, (list, tuple)) else ()
+        parts = tuple(tuple(part.shape) for part in several if isinstance(part, Tensor))
         # two operations per multiply-accumulate, two images
         macs = counter.get_total_flops() // 4
-        self.outputs[n] = NodeOutput(shape, macs, overwrites, memory, view)
+        self.outputs[n] = NodeOutput(shape, macs, overwrites, memory, view, parts)
         return value
 
 
 def run_once(
-    model: nn.Module, graph: fx.Graph, input_shape: tuple[int, int, int]
+    model: nn.Module, graph: fx.Graph, input_shape: tuple[int, ...]
 ) -> dict[fx.Node, NodeOutput]:
     """Run the graph on two images, so that the batch cannot be taken for an axis of size 1.
 

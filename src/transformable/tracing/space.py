@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import prod
+from math import lcm, prod
 from typing import Self, get_args
 
 import torch
@@ -13,9 +13,9 @@ from torch import fx, nn
 from ..settings import RATIOS, Residual, Sizes
 from ..shape import Shape
 from ..spelling import nearest
-from .layouts import Layout, channel_masks
+from .layouts import LayerOutput, Layout, channel_masks
 from .read_network import OUTPUT, read_network
-from .reader import Layer, ResidualAdd
+from .reader import Layer, ResidualAdd, Split
 from .stages import Stage
 
 __all__ = ["Space"]
@@ -41,10 +41,13 @@ class Space:
     """The shape of the network as it is."""
     shares: Mapping[str, str]
     """For each layer without a width of its own, the layer whose width it shares."""
+    units: Mapping[str, int]
+    """How many channels of a layer stay together, where it is more than one: a grouped convolution
+    or norm loses whole groups."""
     fixed: Mapping[str, str]
     """The layers inside the network that keep their width, and why."""
     residual: Residual
-    input_shape: tuple[int, int, int]
+    input_shape: tuple[int, ...]
     state: Mapping[str, tuple[int, ...]]
     """The shape of each tensor in the state dict of the network."""
     graph: fx.Graph
@@ -52,8 +55,11 @@ class Space:
     layouts: Sequence[Layout]
     layout_of: Mapping[fx.Node, int]
     """The index in `layouts` of each node's output."""
+    axis_of: Mapping[fx.Node, int]
+    """The axis of a node's output that has its channels, where it is not the second."""
     layers: Sequence[Layer]
     adds: Sequence[ResidualAdd]
+    splits: Sequence[Split]
     overwrites: Mapping[fx.Node, tuple[fx.Node, ...]]
     """The nodes that work in place, and the inputs that they change."""
     leaf: tuple[str, ...]
@@ -63,7 +69,7 @@ class Space:
     def trace(
         cls,
         model: nn.Module,
-        input_shape: tuple[int, int, int],
+        input_shape: tuple[int, ...],
         *,
         ratios: Sequence[float] = RATIOS,
         divisor: int = 1,
@@ -86,17 +92,21 @@ class Space:
         groups = reader.ties.groups(makers)
         layouts, new_index = reader.ties.settle(groups)
         own = [name for name in makers if groups.get(name) == name]
-        sizes = {name: reader.size(reader.layers[name].outputs) for name in own}
+        made = {n.layer: n.size for n in reader.layouts if isinstance(n, LayerOutput)}
+        sizes = {name: made[name] for name in own}
 
         def settled(layer: Layer) -> Layer:
             inputs, outputs = new_index[layer.inputs], new_index[layer.outputs]
             return replace(layer, inputs=inputs, outputs=outputs)
 
+        units = {name: unit for name in own if (unit := reader.ties.unit(name)) > 1}
         blocks = {name: len(stage.blocks) for name, stage in reader.stages.items()}
         reasons = {**reader.ties.reasons(makers), **reader.fixed}
         return cls(
             widths={
-                name: (size,) if search == "depth" else _candidates(size, ratios, divisor)
+                name: (size,)
+                if search == "depth"
+                else _candidates(size, ratios, lcm(divisor, units.get(name, 1)))
                 for name, size in sizes.items()
             },
             depths={
@@ -105,6 +115,7 @@ class Space:
             },
             full=Shape(sizes, blocks),
             shares={name: first for name, first in groups.items() if name != first},
+            units=units,
             fixed={name: why for name, why in reasons.items() if why != OUTPUT},
             residual=residual,
             input_shape=input_shape,
@@ -113,7 +124,12 @@ class Space:
             stages=reader.stages,
             layouts=layouts,
             layout_of={node: new_index[index] for node, index in reader.layout.items()},
+            axis_of={node: axis for node, axis in reader.axis.items() if axis != 1},
             layers=[settled(layer) for layer in reader.layers.values()],
+            splits=[
+                replace(split, parts=tuple(new_index[part] for part in split.parts))
+                for split in reader.splits
+            ],
             adds=[
                 replace(
                     add,
@@ -179,10 +195,21 @@ class Space:
             if depth > full.depths[name]:
                 blocks = full.depths[name]
                 raise ValueError(f"the depth of {name!r} must be 1 to {blocks}, not {depth}")
+        for name, unit in self.units.items():
+            if (
+                shape.widths[name] % unit
+                or len(self._blocks(shape, name)) * unit != shape.widths[name]
+            ):
+                raise ValueError(f"the layer {name!r} keeps or loses blocks of {unit} channels")
         for name, picked in shape.channels.items():
             if picked[-1] >= full.widths[name]:
                 width = full.widths[name]
                 raise ValueError(f"channel {picked[-1]} of {name!r} is not there: it has {width}")
+
+    def _blocks(self, shape: Shape, name: str) -> set[int]:
+        """The blocks of a layer that the shape keeps a channel of."""
+        channels = shape.channels.get(name, range(shape.widths[name]))
+        return {channel // self.units[name] for channel in channels}
 
     def _unknown(self, kind: str, name: str, known: list[str]) -> str:
         if name in self.shares:
@@ -219,7 +246,7 @@ class Space:
 
 
 def _check_options(
-    input_shape: tuple[int, int, int],
+    input_shape: tuple[int, ...],
     ratios: Sequence[float],
     divisor: int,
     depth_step: int,
@@ -235,7 +262,7 @@ def _check_options(
     for name, value in (("divisor", divisor), ("depth_step", depth_step)):
         if type(value) is not int or value < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, not {value}")
-    if len(input_shape) != 3 or min(input_shape) < 1:
+    if len(input_shape) < 2 or min(input_shape) < 1:
         raise ValueError(f"input_shape must be (channels, height, width), not {input_shape}")
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from torch import fx, nn
+from torch.nn.modules.conv import _ConvNd
 
 from .network_graph import TracedGraph, inside
 from .run_graph import NodeOutput
@@ -56,7 +57,7 @@ def _stage(
         ends_here = [n for n in nodes if any(not inside(user, path) for user in n.users)]
         sources = {s for n in nodes for s in n.all_input_nodes if not inside(s, path)}
         composite = any(True for _ in block.children())
-        if not composite or not any(isinstance(m, nn.Conv2d) for m in block.modules()):
+        if not composite or not any(isinstance(m, _ConvNd) for m in block.modules()):
             return None
         # the key of a module that is called again ends in @1, @2, ...; a relu of the block may be
         again = {key for n in nodes for key in n.meta.get("nn_module_stack", {}) if "@" in key}
