@@ -101,8 +101,9 @@ class RewrittenNetwork:
         network.to(next(iter(state.values())).device)
         network.load_state_dict(state, strict=False, assign=True)
         parts: dict[str, list[str]] = {}
-        for name in affine:
-            parts.setdefault(str(self.layers[name].norm), []).append(name)
+        for name, layer in self.layers.items():
+            if name in affine:
+                parts.setdefault(str(layer.norm), []).append(name)
         for norm_name, names in parts.items():
             norm: Any = network.get_submodule(norm_name)
             first = self.layers[names[0]]
