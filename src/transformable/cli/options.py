@@ -64,8 +64,6 @@ class RunOptions:
 
     model: str = "resnet20"
     """Name of a network, timm:NAME, torchvision:NAME, or path.py:factory."""
-    leaf: Names = ()
-    """Modules of the network that are kept whole, such as those that torch.fx cannot trace."""
     data: str = "digits"
     """digits, cifar10, cifar100, cifar10:16 (averaged to 16x16), folder:PATH or npz:PATH."""
     data_dir: Folder = None
@@ -79,6 +77,8 @@ class RunOptions:
     (default: the dataset's own)."""
     std: Numbers = ()
     """Standard deviation of the pixels, likewise."""
+    leaf: Names = ()
+    """Modules of the network that are kept whole, such as those that torch.fx cannot trace."""
     validation: Annotated[float, FRACTION] = 0.05
     """Share of the training set that is held out to watch the training (0: none)."""
     preset: Preset = "quick"

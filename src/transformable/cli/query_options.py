@@ -105,8 +105,6 @@ class Cost(QueryOptions):
 
     model: str = "resnet20"
     """Name of a network, timm:NAME, torchvision:NAME, or path.py:factory."""
-    leaf: Names = ()
-    """Modules of the network that are kept whole, such as those that torch.fx cannot trace."""
     data: str = "digits"
     """Dataset that says how large the images are and how many classes there are."""
     data_dir: Folder = None
@@ -115,6 +113,8 @@ class Cost(QueryOptions):
     """Height and width of the images, instead of the dataset's (with 3 channels)."""
     num_classes: Count = None
     """Number of classes, instead of the dataset's."""
+    leaf: Names = ()
+    """Modules of the network that are kept whole, such as those that torch.fx cannot trace."""
     shape: File = None
     """JSON file with a shape of the network."""
     published: Text = None

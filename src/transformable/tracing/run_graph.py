@@ -73,11 +73,12 @@ def run_once(
     It must compute what the network computes, and the network the same whenever it is called.
     """
     like = next(model.parameters(), torch.empty(0))
-    images = torch.randn(2, *input_shape, generator=torch.Generator().manual_seed(0)).to(like)
     body = fx.GraphModule(model, graph)
     runner = _Runner(body)
     with torch.inference_mode(False), torch.no_grad(), torch.random.fork_rng(devices=[]):
         try:
+            generator = torch.Generator().manual_seed(0)
+            images = torch.randn(2, *input_shape, generator=generator).to(like)
             outputs = runner.run(images.clone())
         except Exception as error:
             message = f"the network does not take an input of {input_shape}: {first_line(error)}"
