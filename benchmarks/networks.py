@@ -107,7 +107,8 @@ def reasons(space: tas.Space) -> str:
         kind = re.sub(r"'[^']*'|\d+", "", reason)
         examples.setdefault(kind, re.sub(r"'([^']*)'", r"`\1`", reason))
         counts[kind] += 1
-    return "; ".join(f"{count}: {examples[kind]}" for kind, count in counts.most_common(3))
+    found = [f"{count}: {examples[kind]}" for kind, count in counts.most_common(3)]
+    return "; ".join(found) or "nothing"
 
 
 if __name__ == "__main__":

@@ -118,6 +118,52 @@ def test_a_number_of_channels_read_from_another_tensor() -> None:
         assert set(check(network, residual).widths) <= {"v"}
 
 
+def test_the_shape_of_another_tensor() -> None:
+    def run(net: Any, x: Tensor) -> Any:
+        x = net.a(x)
+        y = net.b(x).contiguous()
+        return net.f((x * y.view(x.shape)).mean((2, 3)))
+
+    space = check(Network(run, a=conv(3, 8), b=conv(8, 8), f=nn.Linear(8, 4)))
+    assert (list(space.widths), space.shares) == (["a"], {"b": "a"})
+
+
+def test_tensors_that_are_split_and_used_as_a_list() -> None:
+    def run(net: Any, x: Tensor) -> Any:
+        return net.b(torch.cat(net.a(x).chunk(2, 1)[::-1], 1))
+
+    space = check(Network(run, a=conv(3, 8), b=conv(8, 2)))
+    assert (space.widths, list(space.fixed)) == ({}, ["a[0]", "a[1]"])
+
+
+class Hidden(nn.Module):
+    """Linear layers in a part that cannot be traced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(8, 5), nn.Linear(5, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.two(self.one(x.movedim(1, -1))).movedim(-1, 1)
+        return y if x.sum() > 0 else -y
+
+
+class Around(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.hidden, self.after = conv(8, 8), Hidden(), conv(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.after(self.hidden(self.before(x)))  # type: ignore[no-any-return]
+
+
+def test_what_is_around_a_part_that_cannot_be_traced_is_free() -> None:
+    network = nn.Sequential(conv(3, 8), Around(), Around(), conv(8, 2))
+    space = check(network)
+    assert list(space.widths) == ["0", "1.after", "2.after"]
+    assert set(space.fixed) == {"1.before", "1.hidden", "2.before", "2.hidden"}
+
+
 class Flip(nn.Module):
     def __init__(self) -> None:
         super().__init__()

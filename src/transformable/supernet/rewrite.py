@@ -273,15 +273,11 @@ class _Rewriter:
     def _pass_present_inputs(self, original: fx.Node) -> None:
         """Tell a layer that standardises its filters which of its inputs are there."""
         [source] = original.all_input_nodes
-        index, node, name = (
-            self.traced.layout_of[source],
-            self.copies[original],
-            str(original.target),
-        )
+        index, node = self.traced.layout_of[source], self.copies[original]
         self.masked.add(index)
         module = self._module(original)
         if not isinstance(module, MixedLayer):
-            self.body.set_submodule(name, PresentInputs(module))
+            self.body.set_submodule(str(original.target), PresentInputs(module))
         with self.graph.inserting_before(node):
             mask = self.graph.call_function(operator.getitem, (self.controls, index))
         node.kwargs = {"present": mask}

@@ -96,10 +96,10 @@ def read_reshape(reader: NetworkReader, node: fx.Node) -> int | None:
         return reader.unknown(node)
     ins, outs = _group_of_axis(before, after, reader.axis_of(source))
     given = _given_sizes(node, len(after))
+    if not outs or len(given) != len(after):
+        return reader.unknown(node)
     if len(outs) > 1:
         return _read_unflattened(reader, node, inputs, outs, given)
-    if not outs:
-        return reader.unknown(node)
     [axis] = outs
     if type(given[axis]) is int and given[axis] > 0:
         # a size in the code is right only for the original width
@@ -161,7 +161,9 @@ def _group_of_axis(
 def _given_sizes(node: fx.Node, axes: int) -> list[Any]:
     """The size of each axis as it is in the code; None where it is not."""
     if _name(node) in ("view", "reshape"):
-        return _flat(node.args[1:])
+        sizes = _flat(node.args[1:])
+        # the shape of another tensor
+        return sizes * axes if len(sizes) == 1 and isinstance(sizes[0], fx.Node) else sizes
     if _name(node) == "unflatten" and isinstance(dim := argument(node, 1, "dim"), int):
         sizes = _flat((argument(node, 2, "sizes"),))
         dim = dim if dim >= 0 else dim + axes - len(sizes) + 1
