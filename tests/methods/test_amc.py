@@ -408,8 +408,8 @@ def test_progress_counts_the_episodes() -> None:
     way = environment(model, space, Budget.of(0.5, space))
     rewards = iter((0.1, 0.3, 0.2, 0.0, 0.0, 0.5))
     run_episodes(way, torch.zeros(3, 9), lambda _: next(rewards), 0, Told())
-    assert told[:3] == [("episodes", 6, 0), (1,), ("best accuracy 10.0%",)]
-    assert told[-2:] == [(6,), ("best accuracy 50.0%",)]
+    assert told[:3] == [("episodes", 6, 0), (1,), ("best reward 0.1",)]
+    assert told[-2:] == [(6,), ("best reward 0.5",)]
 
 
 @pytest.mark.parametrize("name", ["squeeze-and-excite", "pre-activation"])

@@ -1,6 +1,7 @@
 """The whole job with data and a task of one's own: a score instead of an accuracy, everywhere."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,18 @@ def test_every_kind_of_search(start: Any, images: Any) -> None:
     assert found.budget.holds(found.derived.cost)
     assert found.history[-1]["architecture_loss"] > 0
     assert "weight_accuracy" not in found.history[-1]
+
+
+@pytest.mark.parametrize("section", ["training", "searching", "distilling"])
+def test_settings_for_classes_are_refused_before_anything_is_computed(section: str) -> None:
+    chosen = settings()
+    chosen[section] = replace(chosen[section], label_smoothing=0.1)
+
+    def never(*_: Any) -> Any:
+        raise AssertionError
+
+    with pytest.raises(ValueError, match="label_smoothing is for class labels"):
+        tas.prune(network(), DATA, 0.5, method=never, **OWN, **chosen)
 
 
 def test_a_search_and_a_training_take_a_name_or_a_pair() -> None:

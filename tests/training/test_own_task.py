@@ -17,6 +17,7 @@ from transformable.data import Dataset, from_datasets, from_tensors
 from transformable.own_task import OwnTask
 from transformable.runs.run_folder import Run
 from transformable.task import Classification
+from transformable.training.checks import check_task
 from transformable.training.devices import make_fabric
 from transformable.training.distill import with_answers
 from transformable.training.interrupts import Interrupted
@@ -120,8 +121,9 @@ def test_the_distance_of_outputs_is_in_units_of_their_variance() -> None:
     maps, changed = (t.view(2, 2, 1, 1).expand(2, 2, 3, 3) for t in (answers, outputs))
     assert float(TASK.distance(changed, maps)) == pytest.approx(wanted)
     # an output that never changes counts by its size, one that is 0 as it is
-    still = torch.tensor([[1000.0, 0.0], [1000.0, 0.0]])
-    assert float(TASK.distance(still + 1, still)) == pytest.approx((1 / 0.09 + 1 / 0.09) / 2 / 2)
+    still = torch.tensor([[100.0, 0.0], [100.0, 0.0]])  # a variance of 1e-6 * 100 ** 2, and of 1
+    wanted = (1 / 0.01 + 1) / 0.09 / 2 / 2
+    assert float(TASK.distance(still + 1, still)) == pytest.approx(wanted, rel=1e-4)
     assert float(TASK.distance(torch.tensor([2.0, 4.0]), torch.tensor([1.0, 3.0]))) == (
         pytest.approx(1 / 0.09 / 2)
     )
@@ -264,7 +266,7 @@ def test_a_score_that_is_no_number(bad: Any, message: str) -> None:
 
 
 def test_models_and_tasks_that_do_not_fit() -> None:
-    data, own = items(), {"objective": objective, "score": score}
+    data = items()
     with pytest.raises(
         ValueError, match=r"the model is the class Linear; give a network: Linear\(\)"
     ):
@@ -285,4 +287,4 @@ def test_models_and_tasks_that_do_not_fit() -> None:
     with pytest.raises(
         ValueError, match="gives tuple for one image of Items, instead of one tensor"
     ):
-        tas.train(Pair(), data, **own)  # type: ignore[arg-type]
+        check_task(Pair(), data)

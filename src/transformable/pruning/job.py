@@ -113,3 +113,4 @@ class PruningJob:
             ),
         ):
             check_steps(split, settings.batch_size, world)
+            self.dataset.task.objective(settings.label_smoothing)  # refused for tasks of one's own

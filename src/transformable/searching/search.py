@@ -21,7 +21,7 @@ from ..supernet.supernet import SuperNet
 from ..tracing.space import Space
 from ..training.calibration import sampled_batches
 from ..training.checkpoints import Checkpointer
-from ..training.checks import check_model, check_task, check_weights
+from ..training.checks import check_model, check_weights, try_out
 from ..training.epoch_log import EpochLog
 from ..training.session import Session
 from ..training.train import check_steps, preserve_random_state
@@ -89,10 +89,9 @@ def search(
     True
     """
     check_model(model)
-    task = own_task(objective, score)
-    dataset = as_dataset(dataset, task, seed=session.seed if session else 0)
-    if task is not None:
-        check_task(model, dataset)
+    session = session or Session()
+    dataset = as_dataset(dataset, own_task(objective, score), seed=session.seed)
+    try_out(model, dataset)
     space = space or Space.trace(model, dataset.info.input_shape)
     if not isinstance(budget, Budget):
         budget = Budget.of(budget, space)

@@ -11,7 +11,14 @@ from ..data import Dataset, Info
 from ..task import Classification, Task
 from ..user_code import first_line
 
-__all__ = ["check_model", "check_outputs", "check_task", "check_teacher", "check_weights"]
+__all__ = [
+    "check_model",
+    "check_outputs",
+    "check_task",
+    "check_teacher",
+    "check_weights",
+    "try_out",
+]
 
 TRIED = 8  # images that an objective and a score are tried on
 
@@ -29,13 +36,18 @@ def check_model(model: Any) -> None:
 def check_task(model: nn.Module, dataset: Dataset) -> None:
     """Raise a ValueError unless the network's outputs are what the task is about, and the functions
     of a task of one's own work with them."""
+    check_outputs(model, dataset.info, dataset.task)
+    try_out(model, dataset)
+
+
+def try_out(model: nn.Module, dataset: Dataset) -> None:
+    """Raise a ValueError if the functions of a task of one's own fail on the first images."""
 
     def first_images() -> tuple[Tensor, Tensor]:
         device = next(model.parameters(), torch.empty(0)).device
         x, y = next(dataset.train.ordered(min(TRIED, len(dataset.train))))
         return x.to(device), y.to(device)
 
-    check_outputs(model, dataset.info, dataset.task)
     with _evaluating(model):
         dataset.task.try_out(model, first_images)
 

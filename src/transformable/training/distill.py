@@ -16,7 +16,7 @@ from ..slimming.slim import slim
 from ..slimming.sort_channels import sort_channels
 from ..task import Objective, Task
 from ..tracing.space import Space
-from .checks import check_model, check_task, check_teacher
+from .checks import check_model, check_teacher, try_out
 from .session import Session
 from .train import Trained, minimise
 
@@ -56,10 +56,8 @@ def distill(
     settings = settings or Distilling()
     session = session or Session()
     check_model(student)
-    task = own_task(objective, score)
-    dataset = as_dataset(dataset, task, seed=session.seed)
-    if task is not None:
-        check_task(student, dataset)
+    dataset = as_dataset(dataset, own_task(objective, score), seed=session.seed)
+    try_out(student, dataset)
     if "kd" in settings.transfer:
         if teacher is None:
             raise ValueError(f"transfer {settings.transfer!r} needs a teacher; or use none")

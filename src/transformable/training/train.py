@@ -17,7 +17,7 @@ from ..seeds import generator
 from ..settings import Training
 from ..task import Objective, Task
 from .checkpoints import Checkpointer, LoopState
-from .checks import check_model, check_task, check_weights
+from .checks import check_model, check_weights, try_out
 from .devices import sum_over_processes
 from .epoch_log import EpochLog, Row
 from .evaluate import evaluate
@@ -81,10 +81,8 @@ def train(
     settings = settings or Training()
     session = session or Session()
     check_model(model)
-    task = own_task(objective, score)
-    dataset = as_dataset(dataset, task, seed=session.seed)
-    if task is not None:
-        check_task(model, dataset)
+    dataset = as_dataset(dataset, own_task(objective, score), seed=session.seed)
+    try_out(model, dataset)
     plain = dataset.task.objective(settings.label_smoothing)
     return minimise(plain, model, dataset, settings, session)
 
