@@ -52,6 +52,7 @@ def reading(args: argparse.Namespace) -> dict[str, float]:
     split = data.load(f"folder:{args.folder}", validation=0, workers=args.workers).train
     assert isinstance(split, PhotoSplit)
     rounds: dict[str, list[float]] = {"pillow": [], "training": []}
+    spent: dict[str, list[float]] = {"pillow": [], "training": []}
     for number in range(args.rounds + 1):
         pillow = DataLoader(
             Resized(split.paths),
@@ -64,10 +65,11 @@ def reading(args: argparse.Namespace) -> dict[str, float]:
             ("pillow", pillow),
             ("training", split.shuffled(args.batch_size, seed=0, epoch=number)),
         ):
-            start, count = time.perf_counter(), 0
+            start, cpu, count = time.perf_counter(), processor_seconds(), 0
             for batch in batches:
                 count += len(batch if name == "pillow" else batch[0])
             rounds[name].append(count / (time.perf_counter() - start))
+            spent[name].append((processor_seconds() - cpu) / count)
     # the first round reads the files from the disk
     alone, all_of_it = (statistics.median(rounds[name][1:]) for name in ("pillow", "training"))
     ratios = [b / a for a, b in zip(rounds["pillow"][1:], rounds["training"][1:], strict=True)]
@@ -75,7 +77,17 @@ def reading(args: argparse.Namespace) -> dict[str, float]:
         "pillow_images_per_second": round(alone, 1),
         "training_images_per_second": round(all_of_it, 1),
         "ratio": round(statistics.median(ratios), 3),
+        # of all processes together, the main one too; it does not depend on what else runs
+        "processor_ratio": round(
+            statistics.median(spent["pillow"][1:]) / statistics.median(spent["training"][1:]), 3
+        ),
     }
+
+
+def processor_seconds() -> float:
+    """Of this process and of the workers that have ended."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
 
 
 class Resized(TorchDataset[NDArray[np.uint8]]):

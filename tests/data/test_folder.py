@@ -264,7 +264,7 @@ def test_colours_are_jittered_as_by_pillow(order: tuple[int, ...]) -> None:
             photos.COLOUR: (x @ grey)[..., None],
         }[index]
         x = centre + factors[index] * (x - centre)
-    assert np.abs(ours - x).max() <= 1.0
+    assert np.abs(ours - x).max() <= 1.5  # rounding, and a mean over some of the pixels
     # Pillow rounds down after each of the three
     theirs = Image.fromarray(pixels)
     enhancers = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
