@@ -7,6 +7,9 @@ import pytest
 
 from transformable.cli import compare
 from transformable.cli.entry import main
+from transformable.cli.pruning_options import Compare
+from transformable.comparing.comparison import Comparison
+from transformable.comparing.trials import Trial
 from transformable.pruning.dry_run import JobEstimate
 
 SHORT = ["--model=resnet20", "--data=digits", "--batch-size=32"]
@@ -54,3 +57,27 @@ def test_many_runs(
     shown = capsys.readouterr().out
     assert f"{runs} to do of {runs}, 1 at a time" in shown
     assert "about 1,024 MiB" in shown
+
+
+def test_a_comparison_says_how_long_it_will_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trials = [Trial(method="tas", budget="0.5", seed=seed) for seed in range(3)]
+    facts: dict[str, object] = {"teacher": {}, "targets": {}}
+    common = {"transfers": ["init"], "metric": "macs", "jobs": 1, "facts": facts}
+    comparison = Comparison(folder=tmp_path, trials=trials, **common)  # type: ignore[arg-type]
+    known = JobEstimate(seconds=PARTS, memory=2**30)
+    monkeypatch.setattr(compare, "estimate_job", lambda job, session: known)
+    compare.say_how_long(Compare(), comparison)
+    assert capsys.readouterr().err == "3 runs of about 60.0 s each: about 4.7 min in all\n"
+    # the teacher and one of the runs are there
+    for folder in ("teacher", f"{trials[1].name}/init"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "result.json").write_text("{}")
+    compare.say_how_long(Compare(), comparison)
+    assert capsys.readouterr().err == "2 runs of about 60.0 s each: about 2.0 min in all\n"
+    for trial in trials:
+        (tmp_path / trial.name / "init").mkdir(parents=True, exist_ok=True)
+        (tmp_path / trial.name / "init" / "result.json").write_text("{}")
+    compare.say_how_long(Compare(), comparison)
+    assert capsys.readouterr().err == ""

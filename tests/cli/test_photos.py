@@ -21,6 +21,7 @@ def net(num_classes):
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, num_classes),
     )
 """
+SECTIONS = ("train", "search", "student")
 COMMON = ["--model=nets.py:net", "--data=folder:photos", "--image-size=24", "--workers=0"]
 
 
@@ -99,10 +100,14 @@ def test_a_teacher_with_a_new_head_is_trained(
 ) -> None:
     prune = ["prune", *COMMON, "--batch-size=4", "--epochs=1", "--teacher-epochs=1", "--json"]
     prune += ["--search-epochs=1", "--no-export", "--teacher=seven.pth", "--new-head", "--out=run"]
+    # in bfloat16, and each batch in two parts
+    prune += ["--precision=bf16-mixed", *(f"--{part}.accumulate=2" for part in SECTIONS)]
     assert main(prune) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["trained"] is False
     assert result["seconds"]["teacher"] > 0
+    # the budget holds, whatever was learnt from noise
+    assert result["target"]["low"] <= result["after"]["macs"] <= result["target"]["high"]
 
 
 @pytest.mark.parametrize(

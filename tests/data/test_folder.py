@@ -1,5 +1,6 @@
 """Photo folders: what is found, what is seen, and that it does not depend on who decodes it."""
 
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageEnhance
 from torch import Tensor
 
 from transformable import data
+from transformable.data import photos
 from transformable.data.folder import PhotoSplit
 from transformable.data.photos import crop_box, decode, evaluation_view, training_view
 
@@ -254,3 +256,27 @@ def test_missing_folder_and_negative_workers(tmp_path: Path) -> None:
         data.info(f"folder:{tmp_path / 'none'}")
     with pytest.raises(ValueError, match="-1 workers are impossible"):
         load(folder(tmp_path, {"a": 1, "b": 1}), workers=-1)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_colours_are_jittered_as_by_pillow(order: tuple[int, ...]) -> None:
+    random = np.random.default_rng(0)
+    # of a middling brightness, so that nothing is cut off on the way
+    pixels = (random.integers(80, 130, (40, 50, 3)) + random.integers(-20, 20, 3)).astype(np.uint8)
+    factors = np.array([1.3, 0.7, 1.4])
+    ours = np.array(photos.jittered(Image.fromarray(pixels), factors, np.array(order)))
+    x, grey = pixels.astype(float), np.array([0.299, 0.587, 0.114])
+    for index in order:
+        centre = {
+            photos.BRIGHTNESS: np.zeros(1),
+            photos.CONTRAST: np.full(1, (x @ grey).mean()),
+            photos.COLOUR: (x @ grey)[..., None],
+        }[index]
+        x = centre + factors[index] * (x - centre)
+    assert np.abs(ours - x).max() <= 1.5  # rounding, and a mean over some of the pixels
+    # Pillow rounds down after each of the three
+    theirs = Image.fromarray(pixels)
+    enhancers = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
+    for index in order:
+        theirs = enhancers[index](theirs).enhance(factors[index])
+    assert np.abs(ours - np.array(theirs).astype(float)).max() <= 4

@@ -5,21 +5,34 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageEnhance
+from PIL import Image
 
-__all__ = ["SIZE", "SUFFIXES", "crop_box", "decode", "evaluation_view", "training_view"]
+__all__ = [
+    "SIZE",
+    "SUFFIXES",
+    "crop_box",
+    "decode",
+    "evaluation_view",
+    "jittered",
+    "training_view",
+]
 
 SIZE = 224
 SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 )
-_ENHANCE = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
+
+BRIGHTNESS, CONTRAST, COLOUR = range(3)
+GREY = np.tile((0.299, 0.587, 0.114), (3, 1))  # of each channel, as Pillow's mode L
 
 
 def decode(path: Path) -> Image.Image:
     """Read a photo as RGB; a ValueError names a file that cannot be decoded."""
     try:
         with Image.open(path) as image:
+            if image.mode == "RGB":
+                image.load()
+                return image  # convert would copy it
             # palettes go through RGBA, because Pillow warns about every transparent one otherwise
             return (image.convert("RGBA") if image.mode == "P" else image).convert("RGB")
     except Exception as error:  # Pillow's decoders raise whatever the damage leads to
@@ -43,11 +56,33 @@ def training_view(
         (size, size), Image.Resampling.BILINEAR, box=(left, top, left + width, top + height)
     )
     factors = random.uniform(0.6, 1.4, size=3)
-    for index in random.permutation(3):
-        view = _ENHANCE[index](view).enhance(factors[index])
+    view = jittered(view, factors, random.permutation(3))
     if random.random() < 0.5:
         view = view.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
     return np.array(view)
+
+
+def jittered(
+    image: Image.Image, factors: NDArray[np.float64], order: NDArray[np.int64]
+) -> Image.Image:
+    """Multiply brightness, contrast and colour in this order, as Pillow's ImageEnhance does.
+
+    Each is an affine map of the colours, so all three are one, in one pass over the pixels; values
+    are cut to 0..255 at its end.
+    """
+    some = image.resize((16, 16), Image.Resampling.NEAREST)  # enough for a mean
+    mean = np.array(some, dtype=float).mean((0, 1))
+    linear, constant = np.eye(3), np.zeros(3)
+    for index in order.tolist():
+        factor = factors[index]
+        if index == COLOUR:  # away from the grey of each pixel
+            mixed = factor * np.eye(3) + (1 - factor) * GREY
+            linear, constant = mixed @ linear, mixed @ constant
+            continue
+        centre = GREY[0] @ (linear @ mean + constant) if index == CONTRAST else 0.0
+        linear, constant = factor * linear, factor * constant + (1 - factor) * centre
+    matrix = np.column_stack([linear, constant])
+    return image.convert("RGB", tuple(matrix.flatten().tolist()))
 
 
 def crop_box(width: int, height: int, random: np.random.Generator) -> tuple[int, int, int, int]:

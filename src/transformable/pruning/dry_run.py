@@ -7,6 +7,7 @@ from ..methods import SERVE_ALL_BUDGETS
 from ..methods.uniform import uniform_shape
 from ..networks.speed import BATCH_SIZES, MIN_ROUNDS, ROUNDS, SECONDS
 from ..searching.dry_run import search_phases
+from ..shape import Shape
 from ..slimming.slim import slim
 from ..training.distill import distillation
 from ..training.dry_run import training_phases
@@ -18,6 +19,7 @@ from .job import PruningJob
 __all__ = ["JobEstimate", "estimate_job"]
 
 TEACHER, SEARCH, STUDENT, SPEED = "teacher", "search", "student", "measuring the speed"
+SEARCHES = {*SERVE_ALL_BUDGETS, "tas-depth"}
 WARM_UP = 3
 
 
@@ -45,7 +47,7 @@ def estimate_job(job: PruningJob, session: Session) -> JobEstimate:
     gradients of sizes is taken to train the unpruned network for the epochs of a search.
     """
     fabric, data = session.fabric, job.dataset
-    small = slim(job.model, job.space, uniform_shape(job.space, job.budget))
+    small = slim(job.model, job.space, _small_shape(job))
     student = replace(job.distilling, epochs=job.student_epochs(job.searching.epochs))
     objective = None
     if "kd" in student.transfer:
@@ -54,7 +56,7 @@ def estimate_job(job: PruningJob, session: Session) -> JobEstimate:
         TEACHER: training_phases("teacher", job.model, data, job.training, fabric),
         STUDENT: training_phases("student", small, data, student, fabric, objective=objective),
     }
-    if job.method_name in SERVE_ALL_BUDGETS or job.method_name.startswith("tas"):
+    if job.method_name in SEARCHES:
         budgets = job.budgets or [job.budget]
         parts[SEARCH] = search_phases(
             job.model, data, budgets, job.searching, space=job.space, fabric=fabric
@@ -71,6 +73,14 @@ def estimate_job(job: PruningJob, session: Session) -> JobEstimate:
         for name in (TEACHER, SEARCH, STUDENT)
     }
     return JobEstimate(seconds={**seconds, SPEED: _speed_seconds(seen, phases)}, memory=seen.memory)
+
+
+def _small_shape(job: PruningJob) -> Shape:
+    """A shape that costs about as much as the budget; the full one if none is found at once."""
+    try:
+        return uniform_shape(job.space, job.budget.within(0.5))
+    except ValueError:
+        return job.space.full
 
 
 def _speed_seconds(seen: Estimate, phases: list[Phase]) -> float:

@@ -36,5 +36,5 @@ def undecided(
         return ""
     return (
         f"The search was undecided: {'; '.join(reasons)}. The shape is little more than one that "
-        "meets the budget; search longer (--search-epochs), or with a larger arch_lr."
+        "meets the budget; search for more epochs, or with a larger arch_lr."
     )
