@@ -95,6 +95,13 @@ def test_networks_that_it_fails_on_are_refused_with_a_line(name: str) -> None:
         assert "\n" not in str(found.value)
 
 
+@pytest.mark.parametrize("name", ["grouped convolutions", "split channels"])
+def test_channels_that_it_cuts_in_another_way(name: str) -> None:
+    net, space = network(name)
+    with pytest.raises(ValueError, match="cuts grouped or split channels in another way"):
+        load_method("torch-pruning")(net, space, Budget.of(0.5, space), context())
+
+
 def test_a_network_that_is_no_part_of_the_unpruned_one(monkeypatch: pytest.MonkeyPatch) -> None:
     model, space = network("vgg")
 

@@ -203,7 +203,7 @@ def test_a_network_can_grow(name: str, residual: str) -> None:
     grown, full = tas.slim(model, space, widest).state_dict(), model.state_dict()
     name = next(n for n in space.widths if f"{n}.weight" in full and n not in space.units)
     old = full[f"{name}.weight"]
-    assert torch.equal(grown[f"{name}.weight"][: len(old)], old)
+    assert torch.equal(grown[f"{name}.weight"][: len(old), : old.shape[1]], old)
     assert len(grown[f"{name}.weight"]) == len(old) * 13 // 10
     assert grown[f"{name}.weight"][len(old) :].std() > 0
 
