@@ -139,6 +139,14 @@ def test_targets_of_any_shape_for_a_task_of_ones_own() -> None:
     assert own.task.scores == ("score",)
 
 
+def test_arrays_that_are_read_only_are_items_too() -> None:
+    image, target = np.arange(16.0).reshape(1, 4, 4), np.array([2.0])
+    image.flags.writeable = target.flags.writeable = False
+    x, y = next(from_datasets([(image, target)] * 5, **OWN).test.ordered(1))
+    assert x.flatten().tolist() == list(range(16))
+    assert (x.dtype, y.dtype, y.tolist()) == (torch.float32, torch.float32, [[2.0]])
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_item_that_fails_is_named(workers: int) -> None:
     class Broken(Noisy):

@@ -124,7 +124,7 @@ def _image_and_target(item: Any, where: str) -> tuple[Tensor, Tensor]:
         count = f" of {len(item)}" if isinstance(item, tuple | list) else ""
         raise ValueError(f"{where} is a {type(item).__name__}{count}; give (image, target)")
     try:
-        image, target = (torch.as_tensor(part).detach() for part in item)
+        image, target = map(_as_tensor, item)
     except (TypeError, ValueError, RuntimeError):
         kinds = ", ".join(type(part).__name__ for part in item)
         raise ValueError(f"{where} is ({kinds}); give tensors, arrays or numbers") from None
@@ -134,6 +134,11 @@ def _image_and_target(item: Any, where: str) -> tuple[Tensor, Tensor]:
             "(channels, height, width), scaled as the network wants it"
         )
     return image.float(), target.float() if target.is_floating_point() else target
+
+
+def _as_tensor(part: Any) -> Tensor:
+    # a copy of an array: torch warns of those that are read-only, such as memory maps
+    return torch.as_tensor(np.array(part) if isinstance(part, np.ndarray) else part).detach()
 
 
 def _collate(items: list[tuple[Tensor, Tensor]] | str) -> tuple[Any, Any] | str:
