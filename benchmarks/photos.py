@@ -5,7 +5,7 @@ mirrored, normalised), beside Pillow's decode and resize alone in a DataLoader w
 workers; in turns, in one process, and the medians over the rounds are compared. Estimates: time and
 memory that `tas search --dry-run` names, beside what the same search then takes.
 
-    python benchmarks/photos.py DIR --workers 2 --rounds 5 --search --batch-size 16
+    python benchmarks/photos.py DIR --workers 1 --search --sizes depth --pretrain-epochs 1
 """
 
 import argparse
@@ -39,11 +39,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--search", action="store_true", help="also compare the estimates")
-    parser.add_argument("options", nargs="*", help="further options of tas search, behind --")
-    args = parser.parse_args()
+    args, options = parser.parse_known_args()  # the others are for tas search
     result: dict[str, Any] = {"workers": args.workers, **reading(args)}
     if args.search:
-        result |= estimates(args)
+        result |= estimates(args, options)
     print(json.dumps(result))
 
 
@@ -105,10 +104,10 @@ class Resized(TorchDataset[NDArray[np.uint8]]):
         return np.array(small)
 
 
-def estimates(args: argparse.Namespace) -> dict[str, float]:
+def estimates(args: argparse.Namespace, options: list[str]) -> dict[str, float]:
     """What a dry run says, and what the search then takes: seconds, and MiB at the peak."""
     command = [sys.executable, "-m", "transformable", "search", "--json", "--model", args.model]
-    command += [f"--data=folder:{args.folder}", f"--batch-size={args.batch_size}", *args.options]
+    command += [f"--data=folder:{args.folder}", f"--batch-size={args.batch_size}", *options]
     said, dry_seconds, _ = measured([*command, "--dry-run"])
     with tempfile.TemporaryDirectory() as scratch:
         _, seconds, memory = measured([*command, f"--out={scratch}/run"])
