@@ -9,7 +9,7 @@ from ..settings import Align
 from ..tracing.space import Space
 from .channel_matrix import DENSE_UP_TO, ChannelMatrix
 from .interpolation import interpolate_candidates
-from .rewrite import SearchedLayer
+from .rewritten_network import SearchedLayer
 
 __all__ = ["CandidateNorms", "make_candidate_norms"]
 
