@@ -24,15 +24,14 @@ def test_pruned_and_exported(name: str, tmp_path: Path) -> None:
     make, input_shape = NETWORKS[name]
     images = torch.randn(40, *input_shape), torch.arange(40) % 10
     data = from_tensors(images, images, validation=0)
-    short = {"epochs": 1, "batch_size": 20}
     pruned = tas.prune(
         make(),
         data,
         budget=0.6,
         tolerance=0.1,
-        training=tas.Training(**short),
-        searching=tas.Searching(**short, select=4, align="pad"),
-        distilling=tas.Distilling(**short),
+        training=tas.Training(epochs=1, batch_size=20),
+        searching=tas.Searching(epochs=1, batch_size=20, select=4, align="pad"),
+        distilling=tas.Distilling(epochs=1, batch_size=20),
         out=tmp_path / "run",
     )
     before, after = pruned.summary["before"], pruned.summary["after"]
