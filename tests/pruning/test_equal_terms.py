@@ -72,3 +72,11 @@ def test_the_small_network_is_trained_with_what_is_left(job: PruningJob) -> None
     assert [job.student_epochs(spent) for spent in (0, 5, 5.4, 5.6, 50)] == [35, 30, 30, 29, 1]
     # a network that is inherited goes on in the middle of an epoch, so that the sum is exact
     assert [job.student_epochs(spent, spent) for spent in (5, 5.4, 5.6)] == [30, 30, 30]
+
+
+def test_networks_are_timed_in_batches_that_fit(job: PruningJob) -> None:
+    assert job.large_batch == 64
+    parts = replace(job.distilling, batch_size=50, accumulate=4)
+    assert replace(job, distilling=parts).large_batch == 13
+    few = replace(job.distilling, batch_size=512, accumulate=2)
+    assert replace(job, distilling=few).large_batch == 64

@@ -18,7 +18,7 @@ from . import onnx_file
 
 __all__ = ["Timing", "describe_machine", "describe_speedup", "measure_speed", "time_calls"]
 
-BATCH_SIZES = (1, 64)
+LARGE_BATCH = 64
 ROUNDS = 31
 MIN_ROUNDS = 5
 SECONDS = 4.0
@@ -64,19 +64,20 @@ def measure_speed(
     *,
     device: torch.device | None = None,
     onnx: Mapping[str, Path] | None = None,
+    large_batch: int = LARGE_BATCH,
 ) -> list[dict[str, Any]]:
-    """One row per engine and batch size, with the timing of each network.
+    """One row per engine and batch size (1 and a large one), with the timing of each network.
 
     ``onnx`` are files of the same networks that were written before; they run on the CPU.
     """
     device = device or torch.device("cpu")
     rows = []
-    for batch in BATCH_SIZES:
+    for batch in (1, large_batch):
         x = torch.zeros(batch, *input_shape, device=device)
         calls = {name: _torch_call(net, x) for name, net in networks.items()}
         rows.append(_time_row("PyTorch", batch, calls))
     if onnx:
-        for batch in BATCH_SIZES:
+        for batch in (1, large_batch):
             x = torch.zeros(batch, *input_shape)
             calls = {name: partial(onnx_file.session(p), x.numpy()) for name, p in onnx.items()}
             rows.append(_time_row("onnxruntime", batch, calls))

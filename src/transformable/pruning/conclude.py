@@ -44,7 +44,13 @@ def conclude(
     session.progress.start("measuring the speed", 0, 0)
     with tempfile.TemporaryDirectory() as scratch:
         onnx = _onnx_files(job.model, blueprint, exported, Path(scratch))
-        speed = measure_speed(networks, blueprint.input_shape, device=device, onnx=onnx)
+        speed = measure_speed(
+            networks,
+            blueprint.input_shape,
+            device=device,
+            onnx=onnx,
+            large_batch=job.large_batch,
+        )
     result = job_result(job, found, networks, scores, search_seconds, speed)
     if run is not None:
         result["out"] = str(run.folder)

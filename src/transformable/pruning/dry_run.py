@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from ..methods import SERVE_ALL_BUDGETS
 from ..methods.uniform import uniform_shape
-from ..networks.speed import BATCH_SIZES, MIN_ROUNDS, ROUNDS, SECONDS
+from ..networks.speed import MIN_ROUNDS, ROUNDS, SECONDS
 from ..searching.dry_run import search_phases
 from ..shape import Shape
 from ..slimming.slim import slim
@@ -72,7 +72,10 @@ def estimate_job(job: PruningJob, session: Session) -> JobEstimate:
         name: sum(seen.seconds[phase.name] for phase in parts[name])
         for name in (TEACHER, SEARCH, STUDENT)
     }
-    return JobEstimate(seconds={**seconds, SPEED: _speed_seconds(seen, phases)}, memory=seen.memory)
+    return JobEstimate(
+        seconds={**seconds, SPEED: _speed_seconds(seen, phases, job.large_batch)},
+        memory=seen.memory,
+    )
 
 
 def _small_shape(job: PruningJob) -> Shape:
@@ -83,7 +86,7 @@ def _small_shape(job: PruningJob) -> Shape:
         return job.space.full
 
 
-def _speed_seconds(seen: Estimate, phases: list[Phase]) -> float:
+def _speed_seconds(seen: Estimate, phases: list[Phase], large_batch: int) -> float:
     """How long the timing of both networks will take, in PyTorch and in onnxruntime."""
     at_once = {phase.name: phase.at_once for phase in phases}
     each = sum(
@@ -91,7 +94,7 @@ def _speed_seconds(seen: Estimate, phases: list[Phase]) -> float:
         for name in ("teacher", "student")
     )
     total = 0.0
-    for batch in BATCH_SIZES:
+    for batch in (1, large_batch):
         once = each * batch
         total += once * (WARM_UP + max(MIN_ROUNDS, min(ROUNDS, SECONDS / max(once, 1e-9))))
     return 2 * total

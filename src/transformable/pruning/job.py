@@ -11,6 +11,7 @@ from ..costing.budget import BandError, Budget
 from ..data import Dataset
 from ..methods import Method
 from ..networks.blueprint import Blueprint
+from ..networks.speed import LARGE_BATCH
 from ..searching.derive import check_possible
 from ..searching.search import images_of
 from ..settings import Distilling, Searching, Training, plain_values
@@ -69,6 +70,13 @@ class PruningJob:
         if self.passes is None:
             return self.distilling.epochs
         return max(1, round(self.passes - spent + before % 1))
+
+    @property
+    def large_batch(self) -> int:
+        """The images of a large batch when the networks are timed: fewer where a batch has to be
+        trained in parts, because memory is scarce then."""
+        parts = self.distilling.accumulate > 1
+        return min(LARGE_BATCH, self.distilling.images_at_once) if parts else LARGE_BATCH
 
     def in_band(self, find: Callable[[Budget], Found]) -> Found:
         """What ``find`` returns for the budget, or else for the narrowest wider band in which it
