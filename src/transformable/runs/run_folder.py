@@ -7,6 +7,7 @@ import io
 import json
 import os
 import tomllib
+import weakref
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
@@ -24,12 +25,26 @@ FORMAT = 2
 """Of the files in a run folder; written into config.toml, counted up when they change."""
 
 
+_OPEN: weakref.WeakSet["Run"] = weakref.WeakSet()
+
+
+def _leave_locks_to_the_parent() -> None:
+    """A worker that loads images lives on for a while when its parent is killed; it must not keep
+    the folder locked."""
+    for run in _OPEN:
+        run._lock.close()
+
+
+os.register_at_fork(after_in_child=_leave_locks_to_the_parent)
+
+
 class Run:
     """A folder that one process at a time may write, and that belongs to one set of settings."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any], lock: IO[str]) -> None:
         self.folder, self._settings, self._lock = folder, settings, lock
         self._events: Any = None
+        _OPEN.add(self)
 
     @classmethod
     def open(
