@@ -10,6 +10,7 @@ import torch
 import transformable as tas
 from support.networks import NETWORKS
 from transformable.data import from_tensors
+from transformable.pruning import conclude
 
 TEN = (
     *("padded resnet", "densenet", "squeeze-and-excite", "pre-activation", "vgg"),
@@ -19,7 +20,9 @@ TEN = (
 
 
 @pytest.mark.parametrize("name", TEN)
-def test_pruned_and_exported(name: str, tmp_path: Path) -> None:
+def test_pruned_and_exported(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # writing the unpruned network as well, to time it, takes longer than all else here
+    monkeypatch.setattr(conclude, "_onnx_files", lambda *_: {})
     torch.manual_seed(0)
     make, input_shape = NETWORKS[name]
     images = torch.randn(40, *input_shape), torch.arange(40) % 10
