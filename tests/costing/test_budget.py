@@ -1,4 +1,5 @@
 import pytest
+from torch import nn
 
 import transformable as tas
 from transformable.costing.budget import Budget
@@ -68,3 +69,13 @@ def test_unknown_metric_and_tolerance() -> None:
         Budget.of(0.5, SPACE, metric="flops")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="tolerance must be above 0 and below 1, not 0"):
         Budget.of(0.5, SPACE, tolerance=0)
+
+
+def test_a_network_in_which_nothing_may_change_says_why() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.ReLU(), nn.Conv2d(8, 2, 1))
+    model[0].register_forward_hook(lambda *_: None)
+    space = tas.Space.trace(model, (3, 4, 4))
+    with pytest.raises(ValueError, match=r"^nothing in this network may change: '0' is fixed be"):
+        tas.Budget.of(0.5, space)
+    with pytest.raises(ValueError, match="it has no layers between its input and its output"):
+        tas.Budget.of(0.5, tas.Space.trace(nn.Conv2d(3, 2, 1), (3, 4, 4)))

@@ -157,7 +157,8 @@ def test_an_item_that_fails_is_named(workers: int) -> None:
 
     own = from_datasets(Broken(), Noisy(), workers=workers, **OWN)
     with pytest.raises(
-        ValueError, match=r"^item 17 of the train dataset fails: KeyError: 'x.png'$"
+        ValueError,
+        match=r"^item 17 of the train dataset fails: KeyError: 'x.png' \(test_items.py, line",
     ):
         list(own.train.shuffled(4, seed=0, epoch=0))
 
@@ -232,3 +233,10 @@ def test_data_by_name_or_as_a_pair() -> None:
     scored = as_dataset(digits, task)
     assert scored.task is task
     assert scored.train is digits.train
+
+
+def test_a_list_of_two_datasets_is_a_pair() -> None:
+    train, test = (TensorDataset(torch.rand(n, 1, 4, 4), torch.arange(n) % 3) for n in (30, 9))
+    given: Any = [train, test]
+    dataset = as_dataset(given)
+    assert (len(dataset.train) + len(dataset.validation), len(dataset.test)) == (30, 9)

@@ -189,6 +189,12 @@ def test_an_undecided_search_is_called_that(tmp_path: Path) -> None:
     assert "The search was undecided: on average the most probable size is only 0.0008 more" in said
     assert "neither the most probable sizes nor the expected cost were inside the band" in said
     assert "The search was undecided" in (folder / "summary.md").read_text(encoding="utf-8")
+    # the most probable sizes behind that epoch were inside it
+    argmax = write_run(tmp_path / "argmax", derived_by="argmax")
+    write_rows(argmax / "search" / "metrics.csv", rows)
+    said = parse(write_report(argmax).read_text(encoding="utf-8")).by_id("search").text
+    assert "The search was undecided: on average" in said
+    assert "inside the band" not in said.partition("undecided")[2]
 
 
 def test_an_accuracy_of_chance_is_remarked_on(tmp_path: Path) -> None:

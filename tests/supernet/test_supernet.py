@@ -238,3 +238,19 @@ def test_mixed_precision() -> None:
     of_alpha, of_beta = torch.autograd.grad(loss, [net.alpha, net.beta])
     assert of_alpha.any()
     assert of_beta.any()
+
+
+def test_weights_that_rounding_hides_are_zero() -> None:
+    alpha = torch.tensor([[0.0, -9.0, -200.0], [0.0, 1.0, 2.0]], requires_grad=True)
+    beta = torch.tensor([[0.0, -300.0]])
+    for seed in range(20):
+        generator = torch.Generator().manual_seed(seed)
+        draw = draw_gumbel(alpha, beta, tau=0.5, select=3, generator=generator)
+        for weights in (draw.weights, draw.depths):
+            assert ((weights == 0) | (weights > 1e-7)).all()
+            torch.testing.assert_close(weights.sum(1), torch.ones(len(weights)))
+        assert draw.weights[0, 2] == 0
+        assert draw.depths.tolist() == [[1.0, 0.0]]
+        assert (draw.weights[1] > 0).sum() >= 2
+    [gradient] = torch.autograd.grad(draw.weights.square().sum(), alpha)
+    assert gradient.isfinite().all()

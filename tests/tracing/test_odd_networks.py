@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 import transformable as tas
 from support.counted_costs import counted_macs, counted_params
@@ -240,3 +241,21 @@ def test_several_outputs_are_listed() -> None:
     space = tas.Space.trace(network, (3, 4, 4))
     assert space.widths == {}
     assert "a" in space.fixed
+
+
+@pytest.mark.parametrize("parametrize", [weight_norm, spectral_norm])
+def test_weights_that_are_computed_from_others_are_fixed(
+    parametrize: Callable[[nn.Module], nn.Module],
+) -> None:
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 1),
+        nn.ReLU(),
+        parametrize(nn.Conv2d(8, 8, 3)),
+        nn.ReLU(),
+        nn.Conv2d(8, 2, 1),
+    ).eval()
+    space = tas.Space.trace(model, (3, 4, 4))
+    assert space.fixed["2"] == "the weights of '2' are computed from others"
+    assert tas.params(space, space.full) == sum(p.numel() for p in model.parameters())
+    x = torch.randn(2, 3, 4, 4)
+    assert torch.equal(tas.slim(model, space, space.full).eval()(x), model(x))

@@ -477,3 +477,14 @@ def test_a_training_goes_on_where_a_search_has_stopped(dataset: Dataset) -> None
     lr = [learning_rate(step, total=3 * steps, warmup=0, peak=0.1) for step in range(3 * steps)]
     assert [row["lr"] for row in trained.history] == [lr[2 * steps - 1], lr[-1]]
     assert [row["step"] for row in trained.history] == [2 * steps, 3 * steps]
+
+
+def test_a_first_loss_that_is_no_number_is_not_blamed_on_the_learning_rate(
+    dataset: Dataset,
+) -> None:
+    def objective(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        outcome = cross_entropy()(model, x, y)
+        return {**outcome, "loss": outcome["loss"] * math.nan}
+
+    with pytest.raises(ValueError, match="at step 1; look at the images and the objective"):
+        minimise(objective, tiny(), dataset, SETTINGS, Session())

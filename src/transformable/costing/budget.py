@@ -55,6 +55,10 @@ class Budget:
         costs = [MEASURES[metric](space, shape) for shape in shapes]
         full, smallest, largest = costs[0], min(costs), max(costs)
         value = _number(amount, full)
+        if smallest == largest != value:
+            reasons = (f"{name!r} is fixed because {why}" for name, why in space.fixed.items())
+            why = next(reasons, "it has no layers between its input and its output")
+            raise ValueError(f"nothing in this network may change: {why}")
         if not smallest <= value <= largest:
             raise ValueError(
                 f"a budget of {amount} is {value:,.0f} {NAMES[metric]}, and this network can have "

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import Dataset as TorchDataset
 
 from ..own_task import OwnTask
 from .catalogue import load
@@ -28,12 +29,19 @@ def as_dataset(data: Data, task: OwnTask | None = None, *, seed: int = 0) -> Dat
         data = load(data, seed=seed)
     if isinstance(data, Dataset):
         return data if task is None else replace(data, task=task)
+    if isinstance(data, list) and len(data) == 2 and all(map(_is_dataset, data)):
+        data = (data[0], data[1])
     _check(data)
     parts = data if isinstance(data, tuple) else (data,)
     if task is None:
         return from_datasets(*parts, seed=seed)
     objective, score = task.own_objective, task.own_score
     return from_datasets(*parts, seed=seed, objective=objective, score=score)
+
+
+def _is_dataset(part: Any) -> bool:
+    """Whether it is a dataset rather than an item of one."""
+    return isinstance(part, TorchDataset) and not isinstance(part, IterableDataset)
 
 
 def _check(data: Any) -> None:

@@ -123,7 +123,9 @@ class RunFacts:
         if not self.search:
             return ""
         last = self.search[-1]
-        band = (self.target["low"], self.target["high"]) if self.own_search else None
+        # the last row is of an epoch; what was derived behind it may be inside the band
+        inside = not self.own_search or self.notes.get("derived_by") == "argmax"
+        band = None if inside else (self.target["low"], self.target["high"])
         derived, expected = last.get("derived"), last.get("expected")
         return undecided(last.get("discrepancy"), derived, expected, band)
 

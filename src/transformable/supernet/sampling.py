@@ -36,8 +36,8 @@ def draw_gumbel(
     # the largest of log-probabilities with Gumbel noise are a sample without replacement
     keys = _add_gumbel_noise(logits.detach(), generator)
     candidates = keys.topk(min(select, alpha.shape[1]), dim=1).indices.sort(1).values
-    weights = logits.gather(1, candidates).softmax(1)
-    depths = (_add_gumbel_noise(beta, generator) / tau).softmax(1)
+    weights = _normalised(logits.gather(1, candidates))
+    depths = _normalised(_add_gumbel_noise(beta, generator) / tau)
     return Draw(candidates, weights, depths)
 
 
@@ -52,6 +52,16 @@ def most_probable_sizes(alpha: Tensor, beta: Tensor) -> Draw:
     candidates = alpha.argmax(1, keepdim=True)
     depths = torch.zeros_like(beta).scatter(1, beta.argmax(1, keepdim=True), 1.0)
     return Draw(candidates, torch.ones_like(candidates, dtype=alpha.dtype), depths)
+
+
+def _normalised(logits: Tensor) -> Tensor:
+    """The softmax of each row, with zeros for what rounding hides beside the largest.
+
+    Products of such weights over many layers would be denormal numbers, with which processors are
+    several times slower.
+    """
+    weights = logits.softmax(1)
+    return weights.where(weights >= torch.finfo(weights.dtype).eps, 0.0)
 
 
 def _add_gumbel_noise(logits: Tensor, generator: torch.Generator) -> Tensor:

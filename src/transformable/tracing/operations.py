@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import fx, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from ..layers import PaddedAdd
 from .adds import read_add, read_mul, read_padded_add
@@ -42,6 +43,8 @@ def read_operation(reader: NetworkReader, node: fx.Node) -> int | None:
             return reader.unknown(node, f"the weights of {name} are used more than once")
         if module._forward_pre_hooks:
             return reader.unknown(node, f"{name} has a hook that may make its weights")
+        if is_parametrized(module):
+            return reader.unknown(node, f"the weights of {name} are computed from others")
         if module._forward_hooks:
             return reader.unknown(node, f"{name} has a hook that may change its output")
         operation = MODULES.get(type(module), read_custom)

@@ -269,9 +269,8 @@ def _read_losses(fabric: Fabric, rows: list[Row]) -> list[Row]:
         sums = sum_over_processes(fabric, own).tolist()
     for row, (loss, *_) in zip(rows, sums, strict=True):
         if not math.isfinite(loss):
-            raise ValueError(
-                f"the loss is not a finite number at step {row['step']}; use a lower lr"
-            )
+            lr = "use a lower lr" if row["step"] > 1 else "look at the images and the objective"
+            raise ValueError(f"the loss is not a finite number at step {row['step']}; {lr}")
     return [dict(zip((*names, "seen"), values, strict=True)) for values in sums]
 
 
