@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument("--photos", type=int, default=480, help="least number in an epoch")
     parser.add_argument("--search", action="store_true", help="also compare the estimates")
     args, options = parser.parse_known_args()  # the others are for tas search
     result: dict[str, Any] = {"workers": args.workers, **reading(args)}
@@ -50,6 +52,9 @@ def reading(args: argparse.Namespace) -> dict[str, float]:
     """Images per second of both, and their ratio."""
     split = data.load(f"folder:{args.folder}", validation=0, workers=args.workers).train
     assert isinstance(split, PhotoSplit)
+    # an epoch long enough for the start of the workers not to count
+    times = -(-args.photos // len(split))
+    split = replace(split, paths=split.paths * times, labels=split.labels.repeat(times))
     rounds: dict[str, list[float]] = {"pillow": [], "training": []}
     spent: dict[str, list[float]] = {"pillow": [], "training": []}
     for number in range(args.rounds + 1):
