@@ -157,9 +157,9 @@ def permuted_axes(norm: bool = False) -> nn.Module:
 class ShuffleBlock(nn.Module):
     """ShuffleNet V2: half of the channels pass through, then both halves are interleaved."""
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, shuffle: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
-        half = channels // 2
+        self.shuffle, half = shuffle, channels // 2
         self.branch = nn.Sequential(
             nn.Conv2d(half, half + 2, 1, bias=False), nn.BatchNorm2d(half + 2), nn.ReLU(),
             nn.Conv2d(half + 2, half + 2, 3, padding=1, groups=half + 2), nn.BatchNorm2d(half + 2),
@@ -168,15 +168,24 @@ class ShuffleBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         left, right = x.chunk(2, dim=1)
-        x = torch.cat((left, self.branch(right)), 1)
-        b, c, h, w = x.size()
-        return x.view(b, 2, c // 2, h, w).transpose(1, 2).contiguous().view(b, -1, h, w)
+        return self.shuffle(torch.cat((left, self.branch(right)), 1))
+
+
+def shuffled(x: Tensor) -> Tensor:
+    b, c, h, w = x.size()
+    return x.view(b, 2, c // 2, h, w).transpose(1, 2).contiguous().view(b, -1, h, w)
+
+
+def shuffled_by_size(x: Tensor) -> Tensor:
+    b, c, h, w = x.size()
+    return x.view(b, 2, c // 2, h, w).transpose(1, 2).contiguous().view(b, c, h, w)
 
 
 def channel_shuffles() -> nn.Module:
+    ways = shuffled, shuffled_by_size, nn.ChannelShuffle(2)
     return nn.Sequential(
         nn.Conv2d(3, 10, 3, 2, 1), nn.ReLU(), nn.Conv2d(10, 20, 3, padding=1, bias=False),
-        nn.BatchNorm2d(20), nn.ReLU(), nn.Sequential(*(ShuffleBlock(20) for _ in range(3))),
+        nn.BatchNorm2d(20), nn.ReLU(), nn.Sequential(*(ShuffleBlock(20, way) for way in ways)),
         nn.Conv2d(20, 12, 1), nn.ReLU(), Pooled(12),
     )  # fmt: skip
 

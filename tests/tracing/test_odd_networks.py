@@ -11,6 +11,7 @@ from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 import transformable as tas
 from support.counted_costs import counted_macs, counted_params
+from support.networks import NETWORKS
 
 
 class Network(nn.Module):
@@ -259,3 +260,11 @@ def test_weights_that_are_computed_from_others_are_fixed(
     assert tas.params(space, space.full) == sum(p.numel() for p in model.parameters())
     x = torch.randn(2, 3, 4, 4)
     assert torch.equal(tas.slim(model, space, space.full).eval()(x), model(x))
+
+
+def test_channels_may_be_shuffled_in_any_way() -> None:
+    make, input_shape = NETWORKS["channel shuffles"]
+    space = tas.Space.trace(make(), input_shape)
+    assert space.fixed == {}
+    # the stem's channels in the parts that the halves of later blocks take, and what is inside
+    assert len(space.widths) == 9

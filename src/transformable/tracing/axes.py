@@ -13,6 +13,7 @@ from .reader import NetworkReader, Split
 
 __all__ = [
     "argument",
+    "read_channel_shuffle",
     "read_index",
     "read_permute",
     "read_reduction",
@@ -178,6 +179,8 @@ def _tied_to_given_size(
     reason = f"{node.name!r} reads the number of channels from another tensor"
     for tensor in reader.origins(given) if isinstance(given, fx.Node) else ():
         other = reader.layout[tensor]
+        if reader.ties.count(other) == reader.ties.count(outputs):
+            continue  # the same number, whatever the widths are
         if reader.size(other) == reader.size(outputs):
             outputs = reader.ties.tie(outputs, other, reason)
         elif tensor is not node.all_input_nodes[0]:
@@ -186,6 +189,20 @@ def _tied_to_given_size(
                 return reader.unknown(node, reason)
             reader.ties.tie(inputs, other, reason)
     return outputs
+
+
+def read_channel_shuffle(reader: NetworkReader, node: fx.Node) -> int | None:
+    """The channels of all groups in turn: the groups become narrower together."""
+    [source] = node.all_input_nodes
+    inputs, groups = reader.layout[source], reader.module(node).groups
+    size = reader.size(inputs) // groups
+    reason = f"{reader.describe(node)} takes its channels apart into {groups}"
+    first, *others = (
+        part(reader.ties, inputs, i * size, (i + 1) * size, reason) for i in range(groups)
+    )
+    for other in others:
+        first = reader.ties.tie(first, other, reason)
+    return reader.new(Repeated(size * groups, first, groups))
 
 
 def read_split(reader: NetworkReader, node: fx.Node) -> None:

@@ -16,6 +16,7 @@ from ..layers import PaddedAdd
 from .adds import read_add, read_mul, read_padded_add
 from .axes import (
     argument,
+    read_channel_shuffle,
     read_index,
     read_permute,
     read_reduction,
@@ -177,6 +178,7 @@ MODULES: dict[type, Operation] = {
     nn.PReLU: read_prelu,
     nn.Flatten: read_reshape,
     nn.Softmax: read_softmax,
+    nn.ChannelShuffle: read_channel_shuffle,
     PaddedAdd: read_padded_add,
 }
 

@@ -1,5 +1,6 @@
 """Which layers must have the same width, and which cannot change theirs."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import accumulate, pairwise
@@ -131,6 +132,21 @@ class WidthTies:
         self.freeze(one, reason)
         self.freeze(two, reason)
         return one
+
+    def count(self, index: int) -> Counter[str | int | None]:
+        """The number of channels of a layout as a sum: how often each layer's width, each other
+        layout's size, and (None) the number 1 are in it."""
+        index = self.resolve(index)
+        match self.layouts[index]:
+            case FixedWidth(size):
+                return Counter({None: size})
+            case LayerOutput(_, layer):
+                return Counter([self.root(layer)])
+            case Concat(_, parts):
+                return sum(map(self.count, parts), Counter())
+            case Repeated(_, part, times):
+                return Counter({name: times * n for name, n in self.count(part).items()})
+        return Counter([index])
 
     def unit(self, layer: str) -> int:
         """The number of channels that stay together in the group of a layer."""
