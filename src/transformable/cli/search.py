@@ -92,7 +92,8 @@ class SearchOutcome(Outcome):
         ]
         ends = (self.result.get(name) for name in ("discrepancy", "derived", "expected"))
         discrepancy, derived, expected = ends
-        band = (target["low"], target["high"])
+        argmax = self.result["derived_by"] == "argmax"  # inside, whatever the last epoch says
+        band = None if argmax else (target["low"], target["high"])
         remark = undecided(discrepancy, derived, expected, band)
         return self.table(rows, *([remark] if remark else []))
 
