@@ -11,7 +11,7 @@ import transformable
 
 SOURCE = Path(transformable.__file__).parent
 ROOMS = [
-    *("models", "data", "tracing", "costing", "slimming", "supernet", "runs", "training"),
+    *("models", "data", "tracing", "costing", "slimming", "timing", "supernet", "runs", "training"),
     *("searching", "methods", "networks", "report", "pruning", "comparing", "cli"),
 ]
 

@@ -20,6 +20,7 @@ __all__ = [
     "Precision",
     "Preset",
     "Residual",
+    "Runtime",
     "Searching",
     "Sizes",
     "Training",
@@ -31,7 +32,8 @@ __all__ = [
     "plain_values",
 ]
 
-Metric = Literal["macs", "params"]
+Metric = Literal["macs", "params", "latency"]
+Runtime = Literal["torch", "onnxruntime"]
 Precision = Literal["32-true", "bf16-mixed"]
 Preset = Literal["quick", "scratch", "paper"]
 Residual = Literal["pad", "project", "tied"]

@@ -47,7 +47,7 @@ def test_a_budget_out_of_reach_says_what_is_possible() -> None:
     smallest = tas.macs(SPACE, SPACE.smallest)
     for amount in (smallest - 1, "0.001", "1.01", "41M"):
         with pytest.raises(
-            ValueError, match=rf"can have {smallest:,} to {FULL:,} \(0.0.* to 1.000\)"
+            ValueError, match=rf"can have {smallest:,} to {FULL:,} MACs \(0.0.* to 1.000\)"
         ):
             Budget.of(amount, SPACE)
     assert Budget.of(smallest, SPACE).value == smallest

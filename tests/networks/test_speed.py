@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from transformable.networks import onnx_file
-from transformable.networks.speed import describe_speedup, measure_speed, time_calls
+from transformable.networks.speed import describe_speedup, measure_speed
+from transformable.timing.stopwatch import time_calls
 
 
 def test_calls_are_interleaved_and_their_order_turns() -> None:

@@ -18,7 +18,6 @@ from ..comparing.comparison import Comparison
 from ..comparing.processes import Logs, StatusFile
 from ..comparing.shared_queue import hide_password
 from ..comparing.trials import Trial, run_trial
-from ..costing.budget import Budget
 from ..costing.cost import macs, params
 from ..methods import load_method
 from ..networks.build import build_for_dataset
@@ -30,7 +29,8 @@ from ..runs.run_folder import Run
 from ..searching.derive import check_possible
 from ..training.interrupts import Interrupted
 from ..training.train import check_steps
-from .jobs import load_trained, make_job, make_session, trace_space
+from .budgets import BudgetMaker, trace_space
+from .jobs import load_trained, make_job, make_session
 from .options import MAY_DIFFER
 from .outcome import Outcome, parts_rows
 from .progress_bar import LINE_SECONDS, progress_bar
@@ -150,10 +150,8 @@ def plan_comparison(
     space = trace_space(options, model, info)
     if options.teacher is not None and not (folder / "teacher" / "result.json").is_file():
         load_trained(model, options.model, options.teacher, options.new_head)
-    targets = {
-        budget: Budget.of(budget, space, metric=options.metric, tolerance=options.tolerance)
-        for budget in budgets
-    }
+    maker = BudgetMaker(options, model, space)
+    targets = {budget: maker.make(budget) for budget in budgets}
     for target in targets.values():
         check_possible(space, target.within(max(options.tolerance, *options.wider(), 0.0)))
     seeds = range(options.seed, options.seed + options.seeds)

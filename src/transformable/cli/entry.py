@@ -30,6 +30,7 @@ COMMANDS = {
     "sweep": "accuracy against cost: one method, or more, over several budgets",
     "evaluate": "accuracy of a trained network on the test set",
     "cost": "what a network costs, layer by layer, as it is or at a shape",
+    "latency": "how long a network takes on this machine, layer by layer: a table to search with",
     "export": "write a trained network for use elsewhere: safetensors, ONNX, torch.export",
     "report": "explain a run of tas prune, compare or sweep in one HTML page",
 }

@@ -12,7 +12,6 @@ from torch import nn
 
 from .. import data
 from ..comparing.trials import Trial
-from ..costing.budget import Budget
 from ..data import Dataset, Info
 from ..methods import SERVE_ALL_BUDGETS, load_method
 from ..networks.blueprint import BLUEPRINT_FILE, Blueprint
@@ -24,11 +23,11 @@ from ..pruning.job import PruningJob
 from ..runs.once import once
 from ..runs.run_folder import Run
 from ..searching.derive import is_possible
-from ..tracing.space import Space
 from ..training.checks import check_outputs
 from ..training.devices import make_fabric
 from ..training.session import Session
 from .allocator import keep_memory
+from .budgets import BudgetMaker, trace_space
 from .entry import is_first_process
 from .options import MAY_DIFFER, Distill, RunOptions, Search, Train
 from .progress_bar import progress_bar
@@ -45,7 +44,6 @@ __all__ = [
     "make_session",
     "run_once",
     "started",
-    "trace_space",
 ]
 
 
@@ -111,20 +109,6 @@ def load_source(source: Mapping[str, Any], *, workers: int, download: bool = Fal
     )
 
 
-def trace_space(options: Search | PruningOptions, model: nn.Module, info: Info) -> Space:
-    """The sizes that a network may have according to the options."""
-    return Space.trace(
-        model,
-        info.input_shape,
-        ratios=options.ratios,
-        divisor=options.divisor,
-        depth_step=options.depth_step,
-        residual=options.residual,
-        search=options.sizes,
-        leaf=options.leaf,
-    )
-
-
 def make_job(
     options: Prune | TrialOptions, folder: Path, trial: Trial, command: str = ""
 ) -> PruningJob:
@@ -134,6 +118,7 @@ def make_job(
     if options.teacher is not None and not (folder / "teacher" / "result.json").is_file():
         load_trained(model, options.model, options.teacher, options.new_head)
     space = trace_space(options, model, dataset.info)
+    budgets = BudgetMaker(options, model, space)
     source = {**options.source(), "seed": trial.seed}
     if options.teacher is not None:
         source["teacher"] = options.teacher
@@ -142,7 +127,7 @@ def make_job(
         trained=options.given,
         dataset=dataset,
         space=space,
-        budget=Budget.of(trial.budget, space, metric=options.metric, tolerance=options.tolerance),
+        budget=budgets.make(trial.budget),
         method=load_method(trial.method),
         method_name=trial.method,
         training=options.train,
@@ -152,19 +137,17 @@ def make_job(
         source=source,
         command=command,
         export=options.export,
-        **({} if isinstance(options, Prune) else _trial_settings(options, folder, trial, space)),
+        **({} if isinstance(options, Prune) else _trial_settings(options, folder, trial, budgets)),
     )
 
 
 def _trial_settings(
-    options: TrialOptions, folder: Path, trial: Trial, space: Space
+    options: TrialOptions, folder: Path, trial: Trial, budgets: BudgetMaker
 ) -> dict[str, Any]:
     """What only the jobs of a comparison have: equal terms, and one search for all budgets."""
     terms: dict[str, Any] = {"passes": options.all_passes(), "wider": options.wider()}
-    bands = {
-        name: Budget.of(name, space, metric=options.metric, tolerance=options.tolerance)
-        for name in options.all_budgets()
-    }
+    space = budgets.space
+    bands = {name: budgets.make(name) for name in options.all_budgets()}
     # one that needs a wider band has a search of its own
     shared = {name: band for name, band in bands.items() if is_possible(space, band)}
     if len(shared) < 2 or trial.method not in SERVE_ALL_BUDGETS:

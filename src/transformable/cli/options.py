@@ -21,6 +21,7 @@ from ..settings import (
     Precision,
     Preset,
     Residual,
+    Runtime,
     Searching,
     Sizes,
     Training,
@@ -141,14 +142,26 @@ class SpaceOptions:
     """Which sizes may change: widths, depths or both."""
     ratios: tuple[float, ...] = RATIOS
     """Candidate widths of a layer, as fractions of its width now; above 1 it may grow."""
-    divisor: Annotated[int, at_least(1)] = 1
-    """Round candidate widths to multiples of this."""
+    divisor: str = "1"
+    """Round candidate widths to multiples of this; auto measures which multiples pay here."""
     depth_step: Annotated[int, at_least(1)] = 1
     """Step between the candidate depths of a stage."""
     metric: Metric = "macs"
-    """What is counted: macs or params."""
+    """What the budget is of: macs, params, or latency, which is measured on this machine."""
     tolerance: Annotated[float, between(0, 1)] = 0.05
-    """How far from the target the cost may be, as a share of it."""
+    """How far from the target the cost may be, as a share of it; for a latency at least 0.05."""
+    at_most: Annotated[str | None, arg(metavar="METRIC=AMOUNT,..", help_behavior_hint="")] = None
+    """What the network may cost at most in other metrics, such as latency=3ms or params=0.5."""
+    runtime: Runtime = "torch"
+    """For a latency: what the network runs in."""
+    latency_batch: Annotated[int, at_least(1)] = 1
+    """For a latency: images at a time."""
+    latency_threads: Annotated[int, at_least(1)] = 1
+    """For a latency: threads of the processor."""
+    latency_table: File = None
+    """For a latency: the file of tas latency (default: measured once, and kept in the cache)."""
+    latency_machine: Text = None
+    """Use a table of this machine, by the name that it has in the file, though it is another."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from ..pruning.dry_run import estimate_job
 from ..pruning.prune import run_job
 from ..report import write_report
 from ..report.chance import accuracy_remarks
-from ..report.formatting import duration, passes
+from ..report.formatting import amount, band_text, duration, passes
 from ..runs.run_folder import Run
 from .compare import run_comparison
 from .jobs import make_job, make_session, run_once, started
@@ -67,7 +67,7 @@ class JobDryRunOutcome(Outcome):
         seen, target = self.result, self.result["target"]
         return self.table(
             [
-                (f"target {target['metric']}", f"{target['low']:,} to {target['high']:,}"),
+                (f"target {target['metric']}", band_text(target)),
                 *parts_rows(seen["parts"]),
                 ("time", f"about {duration(seen['seconds'])} in all"),
                 ("memory", f"about {seen['memory_bytes'] / 2**20:,.0f} MiB"),
@@ -93,6 +93,21 @@ def _passes_lines(result: dict[str, Any]) -> list[str]:
     return [f"passes over the training images: {passes(sum(spent.values()))} ({parts})"]
 
 
+def _budget_lines(result: dict[str, Any]) -> list[str]:
+    """The band of the budget; for a latency also what was measured in the end."""
+    target = result["target"]
+    lines = [f"budget: {target['metric']} of {band_text(target)}"]
+    if "timed" in result:
+        timed = result["timed"]
+        held = target["low"] <= timed["ms"] <= target["high"]
+        lines.append(
+            f"promise: {'held' if held else 'missed'}, {amount('latency', timed['ms'])} beside "
+            f"{amount('latency', result['before']['latency'])} of the unpruned network "
+            f"(calls vary by {timed['noise']:.0%})"
+        )
+    return lines
+
+
 @dataclass(frozen=True, kw_only=True)
 class PruneOutcome(Outcome):
     """The numbers of both networks as a table, then the budget, the speed and the files."""
@@ -114,11 +129,13 @@ class PruneOutcome(Outcome):
         ):
             a, b = before[key], after[key]
             table.add_row(name, form.format(a), form.format(b), f"{b / a - 1:+.1%}")
-        target, out = self.result["target"], Path(self.result["out"])
+        out = Path(self.result["out"])
         threads = self.result["environment"]["threads"]
         how = f"median at batch 1 in PyTorch (threads: {threads})"
+        if "timed" in self.result:
+            how = f"median in {self.result['timed']['conditions']}"
         lines = [
-            f"budget: {target['low']:,} to {target['high']:,} {target['metric']}",
+            *_budget_lines(self.result),
             f"latency: {how}. {self.result['faster']}",
             *accuracy_remarks(self.result),
             *_passes_lines(self.result),

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from ..settings import Precision, at_least, check_fields
+from ..settings import Precision, Runtime, at_least, check_fields
 from .options import Count, File, Folder, Names, Numbers, Text
 
-__all__ = ["Cost", "Evaluate", "Export", "Report"]
+__all__ = ["Cost", "Evaluate", "Export", "Latency", "Report"]
 
 Residual = Literal["auto", "pad", "project", "tied"]
 
@@ -128,3 +128,41 @@ class Cost(QueryOptions):
             raise ValueError("give --shape or --published, not both")
         if self.published and (self.model, self.data) != (Cost.model, Cost.data):
             raise ValueError("a published network has its own --model and --data: leave them out")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latency(QueryOptions):
+    """How long a network takes on this machine, layer by layer: the table that --metric latency of
+    the other commands searches with.
+
+    Networks of many widths are run by node and as a whole, each in turn with the unpruned one; the
+    times of the nodes are then corrected so that they add up to those of whole networks.
+    """
+
+    model: str = "resnet20"
+    """Name of a network, timm:NAME, torchvision:NAME, or path.py:factory."""
+    data: str = "digits"
+    """Dataset that says how large the images are and how many classes there are."""
+    data_dir: Folder = None
+    """Folder that holds the files of the dataset."""
+    image_size: Count = None
+    """Height and width of the images, instead of the dataset's (with 3 channels)."""
+    num_classes: Count = None
+    """Number of classes, instead of the dataset's."""
+    leaf: Names = ()
+    """Modules of the network that are kept whole, such as those that torch.fx cannot trace."""
+    residual: Literal["pad", "project", "tied"] = "pad"
+    """What becomes of an add whose sides differ in width."""
+    runtime: Runtime = "torch"
+    """What the network runs in."""
+    latency_batch: Annotated[int, at_least(1)] = 1
+    """Images at a time."""
+    latency_threads: Annotated[int, at_least(1)] = 1
+    """Threads of the processor."""
+    device: str = "auto"
+    """auto, cpu, mps, cuda or cuda:INDEX."""
+    out: File = None
+    """The file of the table (default: in the cache, where the other commands find it). One that is
+    there is shown, not measured again."""
+    latency_machine: Text = None
+    """Show a table of this machine, by the name that it has in the file, though it is another."""

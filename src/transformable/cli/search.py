@@ -8,12 +8,12 @@ from typing import Any
 from rich.console import Group
 from torch import nn
 
-from ..costing.budget import Budget
+from ..costing.budget import Budget, in_units
 from ..costing.cost import macs, params
 from ..data import Dataset
 from ..networks.weights import load_weights
 from ..presets import quick
-from ..report.formatting import duration
+from ..report.formatting import amount, band_text, duration
 from ..report.undecided import undecided
 from ..runs.run_folder import Run
 from ..searching.derive import check_possible
@@ -28,6 +28,7 @@ from ..training.probe import probe
 from ..training.session import Session
 from ..training.train import check_steps, preserve_random_state
 from ..training.train import train as train_network
+from .budgets import BudgetMaker, trace_space
 from .jobs import (
     blueprint_of,
     load_data_and_model,
@@ -35,7 +36,6 @@ from .jobs import (
     make_session,
     run_once,
     started,
-    trace_space,
 )
 from .options import Search
 from .outcome import Outcome, parts_rows
@@ -48,9 +48,9 @@ def search(options: Search, command: str) -> Outcome | None:
     session = make_session(options)
     dataset, model = load_data_and_model(options)
     space = trace_space(options, model, dataset.info)
-    budget = Budget.of(options.budget, space, metric=options.metric, tolerance=options.tolerance)
     if options.weights:
         load_trained(model, options.model, options.weights, options.new_head)
+    budget = BudgetMaker(options, model, space).make(options.budget)
     check_possible(space, budget)
     for part in images_of(dataset.train, options, options.seed):
         check_steps(part, options.batch_size, options.devices)
@@ -77,10 +77,10 @@ class SearchOutcome(Outcome):
     def show(self) -> Group:
         target = self.result["target"]
         metric, cost = target["metric"], self.result[target["metric"]]
-        full = {"macs": macs, "params": params}[metric](self.space, self.space.full)
+        full = self.result["full"]
         rows = [
-            (metric, f"{cost:,} of {full:,} ({cost / full:.1%})"),
-            ("target", f"{target['value']:,.0f}, {target['low']:,} to {target['high']:,}"),
+            (metric, f"{amount(metric, cost)} of {amount(metric, full)} ({cost / full:.1%})"),
+            ("target", f"{amount(metric, target['value'])}, {band_text(target)}"),
             ("derived by", _how_derived(self.result)),
             *stages(self.space, Shape.from_dict(self.result["shape"])),
             *(
@@ -136,6 +136,8 @@ def _result(options: Search, space: Space, budget: Budget, found: Searched) -> d
     return {
         "macs": macs(space, shape),
         "params": params(space, shape),
+        budget.metric: in_units(budget.metric, found.derived.cost),
+        "full": in_units(budget.metric, budget.cost(space, space.full)),
         "target": budget.target(),
         "derived_by": found.derived.how,
         "given_up": found.derived.given_up,
@@ -177,9 +179,9 @@ class DryRunOutcome(Outcome):
         metric = target["metric"]
         rows = (
             ("shapes", f"{seen['shapes']} ({seen['layers']} layers, {seen['stages']} stages)"),
-            (f"full {metric}", f"{seen['full_' + metric]:,}"),
-            (f"smallest {metric}", f"{seen['smallest_' + metric]:,}"),
-            (f"target {metric}", f"{target['low']:,} to {target['high']:,}"),
+            (f"full {metric}", amount(metric, seen["full_" + metric])),
+            (f"smallest {metric}", amount(metric, seen["smallest_" + metric])),
+            (f"target {metric}", band_text(target)),
             *parts_rows(seen["parts"]),
             ("steps", f"{seen['steps']:,} of about {duration(seen['seconds_per_step'])}"),
             ("time", f"about {duration(seen['seconds'])} in all"),
@@ -210,8 +212,8 @@ def _dry_run(
         "shapes": f"10^{math.log10(space.count):.1f}",
         "layers": len(space.widths),
         "stages": len(space.depths),
-        f"smallest_{budget.metric}": budget.cost(space, space.smallest),
-        f"full_{budget.metric}": budget.cost(space, space.full),
+        f"smallest_{budget.metric}": in_units(budget.metric, budget.cost(space, space.smallest)),
+        f"full_{budget.metric}": in_units(budget.metric, budget.cost(space, space.full)),
         "target": budget.target(),
         "steps": steps,
         "seconds_per_step": seen.seconds["searching"] / max(1, steps),

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ..atomic_files import write_whole
-from ..networks.speed import describe_machine
 from ..report import write_comparison
 from ..report.comparison_results import compared_entries, differences
 from ..runs.run_folder import read_json
 from ..settings import Transfer
+from ..timing.machine import describe_machine
 from .processes import Logs, Work, run_trials, threads_per_trial
 from .trials import Trial
 

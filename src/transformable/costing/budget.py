@@ -1,70 +1,127 @@
 """The budget of a search: a target cost with a band around it."""
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, Self, get_args
+
+from torch import Tensor
 
 from ..settings import Metric
 from ..shape import Shape
 from ..tracing.space import Space
-from .cost import macs, params
+from .cost import layer_costs, macs, params
+from .expected_cost import Expectation, Probabilities
+from .latency import Latency
+from .possible_masks import PossibleMasks
+from .terms import Term, count_terms
 
-__all__ = ["BandError", "Budget"]
+__all__ = ["BandError", "Budget", "Limit", "describe_cost", "in_units", "limit_of", "settle"]
 
-MEASURES = {"macs": macs, "params": params}
 NAMES = {"macs": "MACs", "params": "parameters"}
 SUFFIXES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
+NANOSECONDS = {"NS": 1, "US": 10**3, "MS": 10**6, "S": 10**9}
 # plain numbers up to this are fractions of the unpruned network
 LARGEST_FRACTION = 10
+CORRECTIONS = 4  # times that a shape is derived again because its network takes another time
 
 
 class BandError(ValueError):
     """No network inside the band of a budget was found; a wider band may have one."""
 
 
+def describe_cost(metric: Metric, *costs: float) -> str:
+    """A cost, or the ends of a band, in words.
+
+    >>> describe_cost("macs", 19_386_268, 21_426_926), describe_cost("latency", 1_234_567)
+    ('19,386,268 to 21,426,926 MACs', '1.235 ms')
+    """
+    if metric == "latency":
+        return " to ".join(f"{cost / 1e6:.4g}" for cost in costs) + " ms"
+    return " to ".join(f"{cost:,.0f}" for cost in costs) + f" {NAMES[metric]}"
+
+
 @dataclass(frozen=True, kw_only=True)
-class Budget:
-    """A target cost, and the band that a shape has to be in.
+class Limit:
+    """The most that a shape may cost in another metric than that of the budget."""
+
+    metric: Metric
+    high: int
+    latency: Latency | None = field(default=None, repr=False, compare=False)
+
+    def cost(self, space: Space, shape: Shape) -> int:
+        """The cost of a shape in this metric; a latency is in nanoseconds."""
+        if self.metric == "latency":
+            return _measured(self.latency).cost(space, shape)
+        return (macs if self.metric == "macs" else params)(space, shape)
+
+    def by_layer(self, space: Space) -> dict[str, float]:
+        """The cost of each layer of the full network."""
+        if self.metric == "latency":
+            return _measured(self.latency).by_layer(space, space.full)
+        return {row.name: getattr(row, self.metric) for row in layer_costs(space, space.full)}
+
+    def terms(self, space: Space, masks: PossibleMasks) -> Iterator[Term]:
+        """The cost of all shapes, as a sum of terms."""
+        if self.metric == "latency":
+            return _measured(self.latency).terms(masks)
+        return count_terms(space, masks, self.metric)
+
+    def expected(self, expectation: Expectation, probabilities: Probabilities) -> Tensor:
+        """The mean cost."""
+        if self.metric == "latency":
+            return expectation.latency(probabilities, _measured(self.latency))
+        return getattr(expectation, self.metric)(probabilities)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget(Limit):
+    """A target cost, and the band that a shape has to be in; a latency is in nanoseconds.
 
     >>> from transformable import models
     >>> space = Space.trace(models.build("resnet20"), (3, 32, 32))
-    >>> Budget.of("0.5", space)
-    Budget(metric='macs', value=20406597.0, low=19386268, high=21426926)
+    >>> Budget.of("0.5", space).value, Budget.of("0.5", space).band
+    (20406597.0, '19,386,268 to 21,426,926 MACs')
     >>> Budget.of("20M", space, tolerance=0.01).holds(20_100_000)
     True
     """
 
-    metric: Metric
     value: float
     low: int
-    high: int
+    at_most: tuple[Limit, ...] = ()
+    """What a shape may cost at most in other metrics."""
 
     @classmethod
     def of(
-        cls, amount: str | float, space: Space, *, metric: Metric = "macs", tolerance: float = 0.05
+        cls,
+        amount: str | float,
+        space: Space,
+        *,
+        metric: Metric = "macs",
+        tolerance: float = 0.05,
+        latency: Latency | None = None,
+        at_most: tuple[Limit, ...] = (),
     ) -> Self:
-        """From a fraction of the unpruned network (0.5) or a number of MACs or parameters (20M).
+        """From a fraction of the unpruned network (0.5), a number of MACs or parameters (20M) or,
+        for a ``latency``, a time (3ms).
 
         Raises a ValueError if that is less than the smallest or more than the largest shape costs.
         """
-        if metric not in MEASURES:
-            raise ValueError(f"metric must be one of {', '.join(get_args(Metric))}, not {metric!r}")
         if not 0 < tolerance < 1:
             raise ValueError(f"tolerance must be above 0 and below 1, not {tolerance}")
-        shapes = (space.full, space.smallest, space.largest)
-        costs = [MEASURES[metric](space, shape) for shape in shapes]
-        full, smallest, largest = costs[0], min(costs), max(costs)
-        value = _number(amount, full)
+        full, smallest, largest, value = _asked(amount, space, metric, latency)
         if smallest == largest != value:
             reasons = (f"{name!r} is fixed because {why}" for name, why in space.fixed.items())
             why = next(reasons, "it has no layers between its input and its output")
             raise ValueError(f"nothing in this network may change: {why}")
         if not smallest <= value <= largest:
             raise ValueError(
-                f"a budget of {amount} is {value:,.0f} {NAMES[metric]}, and this network can have "
-                f"{smallest:,} to {largest:,} ({smallest / full:.3f} to {largest / full:.3f})"
+                f"a budget of {amount} is {describe_cost(metric, value)}, and this network can "
+                f"have {describe_cost(metric, smallest, largest)} "
+                f"({smallest / full:.3f} to {largest / full:.3f})"
             )
-        return cls(metric=metric, value=value, low=0, high=0).within(tolerance)
+        budget = cls(metric=metric, value=value, low=0, high=0, latency=latency, at_most=at_most)
+        return budget.within(tolerance)
 
     def within(self, tolerance: float) -> Self:
         """The same target with another band around it."""
@@ -72,31 +129,127 @@ class Budget:
         low, high = -int(-(1 - tolerance) * self.value // 1), int((1 + tolerance) * self.value)
         return replace(self, low=low, high=high)
 
-    def cost(self, space: Space, shape: Shape) -> int:
-        """The cost of a shape in the metric of this budget."""
-        return MEASURES[self.metric](space, shape)
+    @property
+    def band(self) -> str:
+        """The band in words."""
+        return describe_cost(self.metric, self.low, self.high)
+
+    @property
+    def promise(self) -> str:
+        """The band and all other limits in words."""
+        limits = [f"at most {describe_cost(each.metric, each.high)}" for each in self.at_most]
+        return " and ".join([self.band, *limits])
 
     def holds(self, cost: float) -> bool:
         """Whether a cost is inside the band."""
         return self.low <= cost <= self.high
 
+    def allows(self, space: Space, shape: Shape) -> bool:
+        """Whether a shape is inside the band, and above no other limit."""
+        return self.holds(self.cost(space, shape)) and not self.exceeded(space, shape)
+
+    def exceeded(self, space: Space, shape: Shape) -> str:
+        """The first other limit that a shape is above, in words, if there is one."""
+        for limit in self.at_most:
+            if (cost := limit.cost(space, shape)) > limit.high:
+                own = describe_cost(limit.metric, cost)
+                return f"{own} where {describe_cost(limit.metric, limit.high)} are allowed"
+        return ""
+
     def target(self) -> dict[str, Any]:
-        """The target as result files hold it: metric, value and band."""
-        return {"metric": self.metric, "value": self.value, "low": self.low, "high": self.high}
+        """The target as result files hold it: metric, value and band; latencies in ms."""
+        ends = {"value": self.value, "low": self.low, "high": self.high}
+        found: dict[str, Any] = {
+            "metric": self.metric,
+            **{n: in_units(self.metric, c) for n, c in ends.items()},
+        }
+        if self.latency is not None:
+            found["conditions"] = str(self.latency.conditions)
+        if self.at_most:
+            limits = {limit.metric: in_units(limit.metric, limit.high) for limit in self.at_most}
+            found["at_most"] = limits
+        return found
 
 
-def _number(amount: str | float, full: int) -> float:
+def in_units(metric: Metric, cost: float) -> float:
+    """A cost as result files hold it: latencies in milliseconds."""
+    return cost / 1e6 if metric == "latency" else cost
+
+
+def limit_of(amount: str, space: Space, metric: Metric, latency: Latency | None = None) -> Limit:
+    """A limit from a fraction, a number or a time; a ValueError if no shape is below it."""
+    full, smallest, _, value = _asked(amount, space, metric, latency)
+    if value < smallest:
+        raise ValueError(
+            f"at most {describe_cost(metric, value)} is below the smallest shape of this network, "
+            f"{describe_cost(metric, smallest)} ({smallest / full:.3f})"
+        )
+    return Limit(metric=metric, high=int(value), latency=latency)
+
+
+def settle(find: Callable[[Budget], Shape], space: Space, budget: Budget) -> tuple[Shape, int]:
+    """A shape that a method finds for a budget, and its cost, which for a latency is measured.
+
+    If what was measured is outside of the band, the times are corrected by it and the method looks
+    again; it may find nothing better, and then the nearest is taken.
+    """
+    shape = find(budget)
+    if budget.latency is None or budget.latency.timer is None:
+        return shape, budget.cost(space, shape)
+    best: tuple[Shape, int] | None = None
+    for _ in range(CORRECTIONS):
+        measured = round(budget.latency.timer(shape))
+        if best is None or abs(measured - budget.value) < abs(best[1] - budget.value):
+            best = shape, measured
+        if budget.holds(measured):
+            break
+        budget = replace(budget, latency=budget.latency.corrected(space, shape, measured))
+        try:
+            shape = find(budget)
+        except BandError:
+            break
+    assert best is not None
+    return best
+
+
+def _asked(
+    amount: str | float, space: Space, metric: Metric, latency: Latency | None
+) -> tuple[int, int, int, float]:
+    """The costs of the full, the smallest and the largest shape, and the one that is asked for."""
+    if metric not in get_args(Metric):
+        raise ValueError(f"metric must be one of {', '.join(get_args(Metric))}, not {metric!r}")
+    measure = Limit(metric=metric, high=0, latency=latency)
+    shapes = (space.full, space.smallest, space.largest)
+    full, *others = (measure.cost(space, shape) for shape in shapes)
+    if latency is not None and metric == "latency":
+        full = round(latency.full)
+    costs = (full, *others)
+    return full, min(costs), max(costs), _number(amount, full, metric)
+
+
+def _measured(latency: Latency | None) -> Latency:
+    if latency is None:
+        raise ValueError("the metric latency needs times that were measured: latency=")
+    return latency
+
+
+def _number(amount: str | float, full: int, metric: Metric) -> float:
     """The cost that an amount stands for, in a network that costs `full`."""
-    pattern = r"\s*((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[0-9]+)?)\s*([%KMGB]?)\s*"
+    units = "|".join((*"%KMGB", *NANOSECONDS))
+    pattern = rf"\s*((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[0-9]+)?)\s*({units}|)\s*"
     found = re.fullmatch(pattern, str(amount), re.IGNORECASE)
     number = float(found[1]) if found else 0.0
     if not found or not number > 0:
         raise ValueError(
-            f"a budget is a fraction (0.5) or a number (20M, 150K, 1.2G) above 0, not {amount!r}"
+            f"a budget is a fraction (0.5), a number (20M, 150K, 1.2G) or a time (3ms) above 0, "
+            f"not {amount!r}"
         )
     suffix = found[2].upper()
     if suffix == "%":
         return number / 100 * full
     if not suffix and number <= LARGEST_FRACTION:
         return number * full
-    return number * SUFFIXES[suffix]
+    if (suffix in NANOSECONDS) != (metric == "latency"):
+        fix = "use --metric latency" if suffix in NANOSECONDS else "write a time, such as 3ms"
+        raise ValueError(f"{amount} is no number of {NAMES.get(metric, metric)}; {fix}")
+    return number * (NANOSECONDS[suffix] if metric == "latency" else SUFFIXES[suffix])

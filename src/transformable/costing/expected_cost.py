@@ -19,7 +19,9 @@ from ..tracing.layouts import Concat, LayerOutput, Placed, Repeated, StageOutput
 from ..tracing.reader import Block, Layer, ResidualAdd
 from ..tracing.space import Space
 from .cost import cost_coefficients, layer_cost
+from .latency import Latency
 from .possible_masks import PossibleMasks
+from .terms import Term, merged
 
 __all__ = ["Expectation", "Probabilities"]
 
@@ -41,6 +43,7 @@ class Expectation:
         self.space = space
         self.masks = PossibleMasks(space)
         self.sums = cache(self._sums)
+        self.times = cache(self._times)
 
     def macs(self, probabilities: Probabilities) -> Tensor:
         """The mean of `tas.macs`."""
@@ -50,10 +53,28 @@ class Expectation:
         """The mean of `tas.params`."""
         return self._mean(probabilities, "params")
 
-    def _mean(self, probabilities: Probabilities, metric: Metric) -> Tensor:
+    def latency(self, probabilities: Probabilities, latency: Latency) -> Tensor:
+        """The mean of a latency, in nanoseconds."""
+        widths = self._widths(probabilities)
+        total = torch.zeros((), dtype=torch.float64)
+        for term, values in self.times(latency):
+            mean = widths.mean_of_pair(term.ins, term.outs, values)
+            mean = mean * widths.probability_of_block(term.block)
+            if term.original_only:
+                mean = mean * widths.probability_of(self.space.full)
+            total = total + mean
+        return total
+
+    def _times(self, latency: Latency) -> list[tuple[Term, Tensor]]:
+        return [(term, torch.from_numpy(term.values)) for term in merged(latency.terms(self.masks))]
+
+    def _widths(self, probabilities: Probabilities) -> "RandomWidths":
         # sums so small that no device is faster, and not every device has 64 bits
         on_cpu = {name: p.cpu().double() for name, p in probabilities.items()}
-        widths = RandomWidths(self.masks, on_cpu)
+        return RandomWidths(self.masks, on_cpu)
+
+    def _mean(self, probabilities: Probabilities, metric: Metric) -> Tensor:
+        widths = self._widths(probabilities)
         sums = self.sums(metric)
         costs = sums.means(widths)
         if any(sums.original_only):
@@ -225,6 +246,15 @@ class RandomWidths:
         if a == b and not isinstance(self.masks.layouts[a], Concat | Repeated):
             return self.p(a) @ self.masks.widths(a).square()
         return self.mean_over_common((a, b), lambda widths: widths.mean(a) * widths.mean(b))
+
+    def mean_of_pair(self, a: int | None, b: int | None, values: Tensor) -> Tensor:
+        """The mean of a value for each pair of masks of two layouts."""
+        if a is None or b is None:
+            index, row = (b, values[0]) if a is None else (a, values[:, 0])
+            return row[0] if index is None else self.p(index) @ row
+        if a == b:
+            return self.p(a) @ values.diagonal()
+        return self.mean_over_common((a, b), lambda widths: widths.p(a) @ values @ widths.p(b))
 
     def mean_where_equal(self, a: int, b: int, value: Callable[[int], int]) -> Tensor:
         """The mean of a function of the width that counts as 0 where two layouts differ."""

@@ -6,7 +6,15 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from ..tracing.layouts import FixedWidth, LayerOutput, Placed, StageOutput, Union
+from ..tracing.layouts import (
+    Concat,
+    FixedWidth,
+    LayerOutput,
+    Placed,
+    Repeated,
+    StageOutput,
+    Union,
+)
 from ..tracing.space import Space
 
 __all__ = ["PossibleMasks"]
@@ -60,6 +68,15 @@ class PossibleMasks:
             f"the widths of {', '.join(sorted(self.choices(index)))} make too many combinations "
             "to search; use fewer ratios"
         )
+
+    def pieces(self, index: int) -> list[tuple[int, int]]:
+        """The layouts whose widths add up to that of a layout, and how often each counts."""
+        match self.layouts[index]:
+            case Concat(_, parts):
+                return [piece for part in parts for piece in self.pieces(part)]
+            case Repeated(_, part, times):
+                return [(piece, times * own) for piece, own in self.pieces(part)]
+        return [(index, 1)]
 
     def _united(self, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int, ...], Tensor]:
         """The masks of a union, and for each pair of masks the index of its union."""

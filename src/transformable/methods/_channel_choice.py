@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from ..costing.budget import BandError, Budget
+from ..costing.budget import BandError, Budget, describe_cost
 from ..shape import Shape
 from ..tracing.channel_groups import Channel, ChannelGroups
 from ..tracing.space import Space
@@ -124,8 +124,8 @@ def check_budget(space: Space, budget: Budget, shape: Shape) -> None:
     cost = budget.cost(space, shape)
     if not budget.holds(cost):
         raise BandError(
-            f"no such shape has {budget.low:,} to {budget.high:,} {budget.metric}, one has "
-            f"{cost:,}; use a larger tolerance"
+            f"no such shape has {budget.band}, one has {describe_cost(budget.metric, cost)}; "
+            "use a larger tolerance"
         )
 
 

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor, nn
 
 from ..costing.budget import Budget
-from ..costing.cost import layer_cost
 from ..runs.progress import Progress
 from ..shape import Shape
 from ..slimming.slim import slim
@@ -181,12 +180,12 @@ def embedding(model: nn.Module, groups: ChannelGroups, budget: Budget) -> Tensor
     groups after it."""
     layouts = groups.space.layouts
     first: dict[str, Layer] = {}
-    costs = dict.fromkeys(groups.sizes, 0)
+    costs = dict.fromkeys(groups.sizes, 0.0)
+    by_layer = budget.by_layer(groups.space)
     for layer in groups.makers():
-        size = layouts[layer.inputs].size, layouts[layer.outputs].size
         for head in {channel[0] for channel in groups.channels[layer.outputs] if channel}:
             first.setdefault(head, layer)
-            costs[head] += getattr(layer_cost(layer, *size), budget.metric)
+            costs[head] += by_layer[layer.name]
     rows = []
     for number, head in enumerate(groups.sizes):
         layer = first[head]

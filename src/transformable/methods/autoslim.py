@@ -25,7 +25,7 @@ from math import ceil
 import torch
 from torch import Tensor, nn
 
-from ..costing.budget import Budget
+from ..costing.budget import Budget, describe_cost
 from ..resizing import channel_axes
 from ..shape import Shape
 from ..slimming.slim import slim
@@ -73,7 +73,9 @@ def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -
     with preserve_random_state(context.session.fabric):
         for steps, shape in enumerate(narrow_greedily(groups, budget, scores, score)):
             cost = budget.cost(space, shape)
-            context.session.progress.note(f"narrowed {steps} times: {cost:,} {budget.metric}")
+            context.session.progress.note(
+                f"narrowed {steps} times: {describe_cost(budget.metric, cost)}"
+            )
         shape = drop_single_channels(groups, budget, scores, shape)
         small = evaluator.recalibrate(slim(network, space, shape)).train(model.training)
     notes = {"steps": steps, "judged_by": len(evaluator.held_out)}

@@ -32,7 +32,7 @@ class MethodResult:
     model: nn.Module
     """The small network, with the weights that its training starts from."""
     cost: int
-    """Its cost, in the metric of the budget."""
+    """Its cost, in the metric of the budget; a latency is in nanoseconds."""
     notes: dict[str, Any] = field(default_factory=dict)
     """Further results of the method, as JSON values."""
     passes: float = 0.0

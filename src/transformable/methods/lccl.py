@@ -94,7 +94,7 @@ class GatedConv(nn.Module):
 
 def lccl(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     if budget.metric != "macs":
-        raise ValueError("lccl saves no parameters, it adds some; use the metric macs")
+        raise ValueError("lccl saves neither parameters nor time on a processor; use --metric macs")
     network = add_gates(model, space)
     smallest, largest = cost_range(network, space)
     share = (budget.value - smallest) / (largest - smallest)
@@ -116,8 +116,8 @@ def lccl(model: nn.Module, space: Space, budget: Budget, context: Context) -> Me
             if budget.holds(cost):
                 return cost
         raise BandError(
-            f"lccl finds no threshold with {budget.low:,} to {budget.high:,} MACs, only one with "
-            f"{cost:,}; use a larger tolerance"
+            f"lccl finds no threshold with {budget.band}, only one with {cost:,}; "
+            "use a larger tolerance"
         )
 
     with _seen_images(network) as each_epoch:

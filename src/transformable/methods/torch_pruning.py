@@ -21,7 +21,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from ..costing.budget import BandError, Budget
+from ..costing.budget import BandError, Budget, describe_cost
 from ..shape import Shape
 from ..tracing.channel_groups import ChannelGroups
 from ..tracing.space import Space
@@ -103,8 +103,8 @@ def _prune(model: nn.Module, space: Space, budget: Budget, *, norm: int) -> Shap
             _check_same(model, net, space, budget, shape)
             return shape
     raise BandError(
-        f"Torch-Pruning comes to {cost:,} {budget.metric}, outside of {budget.low:,} to "
-        f"{budget.high:,}; use a larger tolerance"
+        f"Torch-Pruning comes to {describe_cost(budget.metric, cost)}, outside of {budget.band}; "
+        "use a larger tolerance"
     )
 
 

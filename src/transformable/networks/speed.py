@@ -1,61 +1,25 @@
 """How fast networks are on this machine, timed in alternation so that a disturbance hits all."""
 
-import copy
-import platform
-import statistics
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from ..costing.latency import Latency
 from ..spelling import join_words
+from ..timing.runtimes import whole_call
+from ..timing.stopwatch import time_calls, using_threads
 from . import onnx_file
 
-__all__ = ["Timing", "describe_machine", "describe_speedup", "measure_speed", "time_calls"]
+__all__ = ["describe_speedup", "measure_speed", "time_as_promised"]
 
 LARGE_BATCH = 64
-ROUNDS = 31
-MIN_ROUNDS = 5
-SECONDS = 4.0
 SPEEDUP = 1.05
 """From this factor on a network is called faster, and from its inverse on slower."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Timing:
-    """Milliseconds of a call: the median, and the quartiles around it."""
-
-    median_ms: float
-    low_ms: float
-    high_ms: float
-
-
-def time_calls(
-    calls: Mapping[str, Callable[[], object]], *, rounds: int = ROUNDS, seconds: float = SECONDS
-) -> dict[str, Timing]:
-    """Call each once per round, for ``rounds`` rounds or, after 5 rounds, up to ``seconds``."""
-    for call in calls.values():
-        for _ in range(3):  # warm-up
-            call()
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    end = time.perf_counter() + seconds
-    for number in range(rounds):
-        for name in sorted(calls, reverse=number % 2 == 1):
-            start = time.perf_counter()
-            calls[name]()
-            times[name].append(1000 * (time.perf_counter() - start))
-        if time.perf_counter() > end and number + 1 >= MIN_ROUNDS:
-            break
-    found = {}
-    for name, values in times.items():
-        low, median, high = statistics.quantiles(values, n=4, method="inclusive")
-        found[name] = Timing(median_ms=median, low_ms=low, high_ms=high)
-    return found
 
 
 def measure_speed(
@@ -74,7 +38,7 @@ def measure_speed(
     rows = []
     for batch in (1, large_batch):
         x = torch.zeros(batch, *input_shape, device=device)
-        calls = {name: _torch_call(net, x) for name, net in networks.items()}
+        calls = {name: whole_call("torch", net, x) for name, net in networks.items()}
         rows.append(_time_row("PyTorch", batch, calls))
     if onnx:
         for batch in (1, large_batch):
@@ -84,25 +48,31 @@ def measure_speed(
     return rows
 
 
+def time_as_promised(
+    networks: Mapping[str, nn.Module],
+    input_shape: tuple[int, ...],
+    latency: Latency,
+    device: torch.device,
+) -> dict[str, Any]:
+    """The timing of each network under the conditions of a latency, and what follows for it: the
+    time of "after" in units in which "before" takes what it took when the table was measured."""
+    conditions = latency.conditions
+    x = torch.randn(conditions.batch, *input_shape, device=device)
+    with using_threads(conditions.threads):
+        calls = {name: whole_call(conditions.runtime, net, x) for name, net in networks.items()}
+        found = time_calls(calls)
+    share = found["after"].median_ms / found["before"].median_ms
+    return {
+        "conditions": str(conditions),
+        **{name: asdict(timing) for name, timing in found.items()},
+        "noise": max(timing.spread for timing in found.values()),
+        "ms": share * latency.full / 1e6,
+    }
+
+
 def _time_row(engine: str, batch: int, calls: Mapping[str, Callable[[], object]]) -> dict[str, Any]:
     timings = {name: asdict(timing) for name, timing in time_calls(calls).items()}
     return {"engine": engine, "batch": batch, **timings}
-
-
-def _torch_call(net: nn.Module, x: Tensor) -> Callable[[], object]:
-    # a copy, so that all are on one device and in one memory format, wherever they came from
-    net = copy.deepcopy(net).to(x.device).eval()
-    net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    x = x.contiguous(memory_format=torch.channels_last)
-
-    def call() -> object:
-        with torch.inference_mode():
-            logits = net(x)
-        if x.device.type == "cuda":
-            torch.cuda.synchronize(x.device)
-        return logits
-
-    return call
 
 
 def describe_speedup(rows: list[dict[str, Any]]) -> str:
@@ -133,26 +103,3 @@ def describe_speedup(rows: list[dict[str, Any]]) -> str:
             "may help)."
         )
     return " ".join(sentences)
-
-
-def describe_machine() -> dict[str, Any]:
-    """The versions, processor and threads that results were measured with."""
-    from .. import __version__
-
-    return {
-        "transformable": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "cpu": _processor(),
-        "threads": torch.get_num_threads(),
-    }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()

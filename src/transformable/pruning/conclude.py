@@ -12,7 +12,7 @@ from ..networks import onnx_file
 from ..networks.blueprint import Blueprint
 from ..networks.export import comparison_images, export
 from ..networks.model_card import model_card
-from ..networks.speed import measure_speed
+from ..networks.speed import measure_speed, time_as_promised
 from ..report import write_report
 from ..training.session import Session
 from .job import PruningJob
@@ -51,7 +51,10 @@ def conclude(
             onnx=onnx,
             large_batch=job.large_batch,
         )
-    result = job_result(job, found, networks, scores, search_seconds, speed)
+    timed = None
+    if job.budget.latency is not None:
+        timed = time_as_promised(networks, blueprint.input_shape, job.budget.latency, device)
+    result = job_result(job, found, networks, scores, search_seconds, speed, timed)
     if run is not None:
         result["out"] = str(run.folder)
         if exported:

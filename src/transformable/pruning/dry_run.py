@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 from ..methods import SERVE_ALL_BUDGETS
 from ..methods.uniform import uniform_shape
-from ..networks.speed import MIN_ROUNDS, ROUNDS, SECONDS
 from ..searching.dry_run import search_phases
 from ..shape import Shape
 from ..slimming.slim import slim
+from ..timing.stopwatch import MIN_ROUNDS, ROUNDS, SECONDS
 from ..training.distill import distillation
 from ..training.dry_run import training_phases
 from ..training.probe import Estimate, Phase, probe

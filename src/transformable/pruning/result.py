@@ -7,9 +7,11 @@ from torch import nn
 
 from ..atomic_files import weights_as_bytes
 from ..costing.cost import LayerCost, layer_costs, macs, params, with_norms
+from ..costing.latency import Latency
 from ..methods import MethodResult
-from ..networks.speed import describe_machine, describe_speedup
+from ..networks.speed import describe_speedup
 from ..shape import Shape
+from ..timing.machine import describe_machine
 from ..tracing.space import Space
 from .job import PruningJob
 
@@ -23,8 +25,12 @@ def job_result(
     scores: Mapping[str, Mapping[str, Any]],
     search_seconds: float,
     speed: list[dict[str, Any]],
+    timed: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """The content of result.json; ``networks`` and ``scores`` are by "before" and "after"."""
+    """The content of result.json; ``networks`` and ``scores`` are by "before" and "after".
+
+    ``timed`` are the measurements under the conditions of a budget that is a latency.
+    """
     space, shape, measured = job.space, found.shape, found.restore_budget is not None
     sides = {
         name: {
@@ -39,16 +45,22 @@ def job_result(
     if measured:
         count = sum(parameter.numel() for parameter in networks["after"].parameters())
         sides["after"] |= {"macs": scores["after"]["cost"], "params": count}
+    latency = job.budget.latency
+    if latency is not None and timed is not None:
+        # the promise is of these conditions, and of the small network beside the unpruned one
+        for name, promised in (("before", latency.full / 1e6), ("after", timed["ms"])):
+            sides[name] |= {"latency": promised, "latency_ms": timed[name]["median_ms"]}
     return {
         **sides,
         "target": job.budget.target(),
+        **({} if timed is None else {"timed": timed}),
         "shape": shape.to_dict(),
         "residual": space.residual,
         "n": scores["after"]["n"],
         "num_classes": job.dataset.info.num_classes,
         "speed": speed,
         "faster": describe_speedup(speed),
-        "layers": layer_table(space, shape),
+        "layers": layer_table(space, shape, latency),
         "environment": describe_machine(),
         "method": job.method_name,
         "notes": found.notes,
@@ -68,8 +80,9 @@ def job_result(
     }
 
 
-def layer_table(space: Space, shape: Shape) -> list[dict[str, Any]]:
-    """Every layer before and after, in order of execution; a dropped one has width 0 after.
+def layer_table(space: Space, shape: Shape, latency: Latency | None = None) -> list[dict[str, Any]]:
+    """Every layer before and after, in order of execution; a dropped one has width 0 after. With a
+    ``latency`` each has its microseconds too, those of what follows it up to the next layer in it.
 
     >>> from transformable import models
     >>> space = Space.trace(models.build("resnet20"), (3, 32, 32))
@@ -86,7 +99,13 @@ def layer_table(space: Space, shape: Shape) -> list[dict[str, Any]]:
             place = _place(space, name)
             same = [i for i, other in enumerate(names) if _place(space, other) == place]
             names.insert(max(same, default=len(names) - 1) + 1, name)
-    return [_layer_row(space, name, before.get(name), after.get(name)) for name in names]
+    rows = [_layer_row(space, name, before.get(name), after.get(name)) for name in names]
+    if latency is not None:
+        for key, of in (("us_before", space.full), ("us_after", shape)):
+            times = latency.by_layer(space, of)
+            for row in rows:
+                row[key] = times.get(row["name"], 0.0) / 1e3
+    return rows
 
 
 def _layer_row(

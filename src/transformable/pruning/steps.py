@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ..atomic_files import write_whole
-from ..costing.budget import BandError, Budget
+from ..costing.budget import BandError, Budget, describe_cost, settle
 from ..layers import initialise
 from ..methods import Context, MethodResult
 from ..networks.blueprint import Blueprint
@@ -123,12 +123,14 @@ def _timed_method(job: PruningJob, session: Session) -> tuple[MethodResult, floa
 
     def find(budget: Budget) -> MethodResult:
         with _shared_search(job, budget, context) as given:
-            result = job.method(job.model, job.space, budget, given)
+            result = _settled(job, budget, given)
         if not budget.holds(result.cost):
             raise BandError(
-                f"{job.method_name} found a network with {result.cost:,} {budget.metric}, outside "
-                f"of {budget.low:,} to {budget.high:,}"
+                f"{job.method_name} found a network with "
+                f"{describe_cost(budget.metric, result.cost)}, outside of {budget.band}"
             )
+        if above := budget.exceeded(job.space, result.shape):
+            raise BandError(f"{job.method_name} found a network with {above}; try tas")
         return result
 
     try:
@@ -142,6 +144,22 @@ def _timed_method(job: PruningJob, session: Session) -> tuple[MethodResult, floa
     return result, seconds
 
 
+def _settled(job: PruningJob, budget: Budget, context: Context) -> MethodResult:
+    """The result of the method; if the budget is a latency, the network is measured, and the method
+    is asked again where that is outside of the band."""
+    found: dict[str, MethodResult] = {}
+
+    def find(budget: Budget) -> Shape:
+        result = job.method(job.model, job.space, budget, context)
+        found[result.shape.to_json()] = result
+        return result.shape
+
+    shape, cost = settle(find, job.space, budget)
+    result = found[shape.to_json()]
+    # the cost of a network with gates is not that of its shape
+    return result if budget.latency is None else replace(result, cost=cost)
+
+
 @contextmanager
 def _shared_search(job: PruningJob, budget: Budget, context: Context) -> Iterator[Context]:
     """The context of a search that serves all budgets of a job, if it shares one; a budget with a
@@ -149,7 +167,7 @@ def _shared_search(job: PruningJob, budget: Budget, context: Context) -> Iterato
     if job.shared_search is None or budget not in job.budgets:
         yield context
         return
-    bands = [f"{each.low} to {each.high} {each.metric}" for each in job.budgets]
+    bands = [each.promise for each in job.budgets]
     settings = job.settings(method=job.method_name, search=job.searching, bands=bands)
     with Run.open(job.shared_search, settings, may_differ=MOVABLE, wait=True) as run:
         run.start()

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 __all__ = [
@@ -9,7 +10,9 @@ __all__ = [
     "METRIC_NAMES",
     "MISSING",
     "accuracy_change",
+    "amount",
     "as_text",
+    "band_text",
     "change",
     "coordinate",
     "count",
@@ -135,6 +138,24 @@ def milliseconds(value: float | None) -> str:
     ('1.92 ms', '–')
     """
     return MISSING if value is None else f"{significant(value)} ms"
+
+
+def amount(metric: str, value: float) -> str:
+    """A cost in the unit of result files.
+
+    >>> amount("macs", 20406597.0), amount("latency", 1.2345)
+    ('20,406,597', '1.23 ms')
+    """
+    return milliseconds(value) if metric == "latency" else f"{value:,.0f}"
+
+
+def band_text(target: Mapping[str, Any]) -> str:
+    """The band of a target.
+
+    >>> band_text({"metric": "macs", "low": 19386268, "high": 21426926})
+    '19,386,268 to 21,426,926'
+    """
+    return " to ".join(amount(target["metric"], target[end]) for end in ("low", "high"))
 
 
 def duration(seconds: float | None) -> str:

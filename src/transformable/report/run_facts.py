@@ -5,7 +5,7 @@ import json
 import math
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,9 @@ class Layer:
     macs_after: int
     params_before: int
     params_after: int
+    us_before: float | None = None
+    us_after: float | None = None
+    """Microseconds, where the budget is a latency."""
 
     @property
     def dropped(self) -> bool:
@@ -98,6 +101,8 @@ class RunFacts:
     """For each engine and batch size the times of both networks: median and quartiles."""
     faster: str
     layers: Sequence[Layer]
+    timed: str | None
+    """The conditions of the budget, if that is a latency."""
     seconds: Mapping[str, float]
     environment: Mapping[str, Any]
     config: Mapping[str, Any]
@@ -158,7 +163,7 @@ def _read_result(folder: Path) -> dict[str, Any]:
 
 
 def _facts(folder: Path, result: dict[str, Any]) -> RunFacts:
-    layer_fields = [field.name for field in fields(Layer)]
+    needed = [field.name for field in fields(Layer) if field.default is MISSING]
     # a trial of a comparison shares its teacher and its search with others
     shared = result.get("folders", {})
     teacher, search, student = (
@@ -167,7 +172,11 @@ def _facts(folder: Path, result: dict[str, Any]) -> RunFacts:
     candidates, distributions = _distributions(search)
     score = "score" if "score" in result["before"] else "accuracy"
     return RunFacts(
-        layers=[Layer(**_pick(layer, *layer_fields)) for layer in result["layers"]],
+        layers=[
+            Layer(**_pick(layer, *needed), **_known(layer, "us_before", "us_after"))
+            for layer in result["layers"]
+        ],
+        timed=result.get("timed", {}).get("conditions"),
         shape=_pick(result["shape"], "widths", "depths"),
         **_pick(result, *PLAIN, "environment"),
         teacher_path=result.get("teacher"),
@@ -181,8 +190,8 @@ def _facts(folder: Path, result: dict[str, Any]) -> RunFacts:
         remarks=accuracy_remarks(result),
         own_search=not shared.get("search", "").startswith("../../"),
         score=score,
-        before=_pick(result["before"], *SCORES[score], *COSTS),
-        after=_pick(result["after"], *SCORES[score], *COSTS),
+        before=_side(result["before"], score),
+        after=_side(result["after"], score),
         target=_pick(result["target"], "metric", "value", "low", "high"),
         speed=[_speed(row) for row in result["speed"]],
         config=_read(folder / "config.toml", "TOML", _settings, absent={}),
@@ -203,6 +212,16 @@ def _notes(result: Mapping[str, Any]) -> dict[str, Any]:
 def _pick(record: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """These of a record's fields, all of which must be there."""
     return {name: record[name] for name in names}
+
+
+def _side(record: Mapping[str, Any], score: str) -> dict[str, Any]:
+    """The numbers of one of the networks."""
+    return _pick(record, *SCORES[score], *COSTS) | _known(record, "latency")
+
+
+def _known(record: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Those of a record's fields that are there."""
+    return {name: record[name] for name in names if name in record}
 
 
 def _speed(row: Mapping[str, Any]) -> dict[str, Any]:

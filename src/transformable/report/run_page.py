@@ -1,6 +1,6 @@
 """The report of one pruning run, as a page and as a few lines of Markdown."""
 
-from .formatting import METRIC_NAMES, significant
+from .formatting import METRIC_NAMES, amount, significant
 from .heat_map import heat_maps
 from .network_picture import Stage, stages_in_order, stages_need_full_width
 from .rendering import render
@@ -45,9 +45,10 @@ def _budget(facts: RunFacts) -> str:
     verdict, where = ("met", "in") if low <= cost <= high else ("missed", "outside")
     measured = " This cost is a mean over images, since it depends on them."
     return (
-        f"The budget of {value:,.0f} {METRIC_NAMES.get(metric, metric)} "
-        f"({share:.1%} of the unpruned network) is {verdict}: {cost:,} lies {where} the band of "
-        f"{low:,} to {high:,}.{measured if facts.measured else ''}"
+        f"The budget of {amount(metric, value)} {METRIC_NAMES.get(metric, '')}".rstrip()
+        + f" ({share:.1%} of the unpruned network) is {verdict}: {amount(metric, cost)} lies "
+        f"{where} the band of {amount(metric, low)} to {amount(metric, high)}."
+        f"{measured if facts.measured else ''}"
     )
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..costing.budget import Budget
 
-__all__ = ["Multiplier", "piecewise"]
+__all__ = ["Ceiling", "Multiplier", "piecewise"]
 
 
 def piecewise(expected: Tensor, derived: float, budget: Budget) -> Tensor:
@@ -51,3 +51,18 @@ class Multiplier:
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
         self.value = state_dict["value"]
+
+
+class Ceiling(Multiplier):
+    """A Lagrange multiplier that only pulls down: it is never below 0.
+
+    >>> ceiling = Ceiling(100.0, rate=0.5)
+    >>> float(ceiling(torch.tensor(50.0))), ceiling.value
+    (0.0, 0.0)
+    """
+
+    def __call__(self, expected: Tensor) -> Tensor:
+        excess = expected.log() - math.log(self.target)
+        loss = self.value * excess + excess.relu().square() / 2
+        self.value = max(0.0, self.value + self.rate * float(excess.detach()))
+        return loss

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from ..costing.budget import BandError, Budget
+from ..costing.budget import BandError, Budget, describe_cost, settle
 from ..costing.expected_cost import Probabilities
 from ..shape import Shape
 from ..tracing.space import Space
 from .integer_program import most_probable
 
-__all__ = ["Derived", "check_possible", "derive", "is_possible"]
+__all__ = ["Derived", "check_possible", "derive", "is_possible", "settled_shape"]
 
 PATHS = 8
 
@@ -38,7 +38,7 @@ def check_possible(space: Space, budget: Budget) -> None:
 
     The integer program is solved only if a few quick attempts find no such shape.
     """
-    if any(budget.holds(budget.cost(space, shape)) for shape in _near_target(space, budget)):
+    if any(budget.allows(space, shape) for shape in _near_target(space, budget)):
         return
     uniform = {n: torch.full((len(c),), 1 / len(c)) for n, c in space.candidates.items()}
     try:
@@ -87,7 +87,8 @@ def _nearest_cost(uniform: Probabilities, space: Space, budget: Budget) -> str:
         low, high = (budget.value + times * (e - budget.value) for e in (budget.low, budget.high))
         try:
             wide = replace(budget, low=int(low), high=int(high))
-            return f"one with {derive(uniform, space, wide).cost:,} is near"
+            cost = derive(uniform, space, wide).cost
+            return f"one with {describe_cost(budget.metric, cost)} is near"
         except ValueError:
             continue
     return "none is near"
@@ -111,7 +112,7 @@ def derive(probabilities: Probabilities, space: Space, budget: Budget) -> Derive
     }
     argmax = {name: int(values.argmax()) for name, values in logs.items()}
     found = argmax
-    if not budget.holds(budget.cost(space, space.shape_at(argmax))):
+    if not budget.allows(space, space.shape_at(argmax)):
         found = most_probable(logs, space, budget)
     shape = space.shape_at(found)
     value, best = (sum(float(logs[n][i]) for n, i in at.items()) for at in (found, argmax))
@@ -122,3 +123,17 @@ def derive(probabilities: Probabilities, space: Space, budget: Budget) -> Derive
         log_probability=value,
         given_up=best - value,
     )
+
+
+def settled_shape(probabilities: Probabilities, space: Space, budget: Budget) -> Derived:
+    """The same; if the budget is a latency, its cost is measured, and the shape is derived again
+    with corrected times until what is measured is inside the band."""
+    found: dict[str, Derived] = {}
+
+    def find(budget: Budget) -> Shape:
+        derived = derive(probabilities, space, budget)
+        found[derived.shape.to_json()] = derived
+        return derived.shape
+
+    shape, cost = settle(find, space, budget)
+    return replace(found[shape.to_json()], cost=cost)

@@ -15,7 +15,7 @@ from ..settings import Searching
 from ..shape import Shape
 from ..training.calibration import sample_images
 from ..training.session import Session
-from .derive import Derived, derive
+from .derive import Derived, settled_shape
 from .judge import judge
 from .search_step import SearchStep
 from .sensitivity import Sensitivities, images_to_measure
@@ -93,7 +93,7 @@ class FallingTarget:
     def _derive(self, step: int) -> Passed:
         net, budget, fabric = self._step.net, self._step.budget, self._session.fabric
         probabilities = {name: p.detach().cpu() for name, p in net.probabilities().items()}
-        derived = derive(probabilities, net.space, budget)
+        derived = settled_shape(probabilities, net.space, budget)
         if self._settings.judged:
             held_out = self._dataset.validation
             if not len(held_out):

@@ -11,18 +11,17 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
-from ..costing.budget import BandError, Budget
-from ..costing.cost import cost_coefficients, layer_cost
+from ..costing.budget import BandError, Budget, Limit
 from ..costing.possible_masks import PossibleMasks
-from ..settings import Metric
-from ..tracing.layouts import Concat, LayerOutput, Placed, Repeated, StageOutput, Union
-from ..tracing.reader import Layer, ResidualAdd
+from ..costing.terms import Term, merged
+from ..tracing.layouts import LayerOutput, Placed, StageOutput, Union
 from ..tracing.space import Space
 
 __all__ = ["most_probable"]
@@ -40,17 +39,16 @@ def most_probable(
 ) -> dict[str, int]:
     """The candidate (its index) of each choice, for log-probabilities of all candidates; raises a
     ValueError if no shape inside the band is found."""
-    program = IntegerProgram(space, budget.metric)
+    program = IntegerProgram(space, budget)
     slack = SLACK * budget.high
     for low, high in ((budget.low, budget.high), (budget.low + slack, budget.high - slack)):
         found = program.solve(logs, low, high)
         if found is None:
             break
-        if budget.holds(budget.cost(space, space.shape_at(found))):
+        if budget.allows(space, space.shape_at(found)):
             return found
     raise BandError(
-        f"no shape of this network has {budget.low:,} to {budget.high:,} {budget.metric}; "
-        "use a larger tolerance or more candidates"
+        f"no shape of this network has {budget.promise}; use a larger tolerance or more candidates"
     )
 
 
@@ -67,25 +65,26 @@ def _stdout_to_stderr() -> Iterator[None]:
         os.close(before)
 
 
-class IntegerProgram:
-    """The variables and constraints of a space, and its cost in one metric."""
+class LinearCost(NamedTuple):
+    """A cost that is linear in the variables: a constant, and variables with the cost of each."""
 
-    def __init__(self, space: Space, metric: Metric) -> None:
-        self.metric = metric
+    constant: float
+    parts: list[tuple[Columns, NDArray[np.float64]]]
+
+
+class IntegerProgram:
+    """The variables and constraints of a space, and its cost in the metric of a budget."""
+
+    def __init__(self, space: Space, budget: Budget) -> None:
+        self.budget = budget
         self.masks = PossibleMasks(space)
         self.count = 0
         self.rows: list[tuple[list[tuple[Columns, float]], float, float]] = []
-        self.costs: list[tuple[Columns, NDArray[np.float64]]] = []
-        self.constant = 0.0
         self.layout = cache(self._layout)
         self.choices = {name: self._one_of(len(c)) for name, c in self.masks.candidates.items()}
         self.integers = self.count
-        for layer in space.layers:
-            if not layer.original_only:
-                self._add_layer_cost(layer)
-        for add in space.adds:
-            if add.shortcut is not None:
-                self._add_projection_cost(add)
+        self.cost = self._cost_of(space, budget)
+        self.limits = [(self._cost_of(space, limit), limit.high) for limit in budget.at_most]
 
     def solve(
         self, logs: Mapping[str, NDArray[np.float64]], low: float, high: float
@@ -99,13 +98,17 @@ class IntegerProgram:
                 -objective,
                 integrality=np.arange(self.count) < self.integers,
                 bounds=Bounds(0, 1),
-                constraints=[self._constraints(), self._band(low, high)],
+                constraints=[
+                    self._constraints(),
+                    self._band(self.cost, low, high),
+                    *(self._band(cost, 0, (1 - SLACK) * most) for cost, most in self.limits),
+                ],
                 options={"mip_rel_gap": GAP, "node_limit": NODES},
             )
         if found.x is None and found.status != INFEASIBLE:
             raise BandError(
-                f"the solver gave up after {NODES:,} nodes without a shape that has {low:,.0f} to "
-                f"{high:,.0f} {self.metric}; use a larger tolerance or fewer candidates"
+                f"the solver gave up after {NODES:,} nodes without a shape that has "
+                f"{self.budget.promise}; use a larger tolerance or fewer candidates"
             )
         if found.x is None:
             return None
@@ -181,8 +184,8 @@ class IntegerProgram:
             self._add_constraint([(pairs.ravel(), 1), (gate, -1)], 0, 0)
         return pairs
 
-    def _gate(self, part: Layer | ResidualAdd) -> Columns | None:
-        """The variables of the depths that keep the block of a layer or add; None if all do."""
+    def _gate(self, part: Term) -> Columns | None:
+        """The variables of the depths that keep the block of a term; None if all do."""
         if part.block is None:
             return None
         stage, index = part.block
@@ -190,45 +193,31 @@ class IntegerProgram:
         gate: Columns = self.choices[stage][keep]
         return gate
 
-    def _pieces(self, index: int) -> list[tuple[Columns, NDArray[np.float64]]]:
-        """Sets of variables, each with the width that each variable adds to a layout."""
-        match self.masks.layouts[index]:
-            case Concat(_, parts):
-                return [piece for part in parts for piece in self._pieces(part)]
-            case Repeated(_, part, times):
-                return [(columns, times * widths) for columns, widths in self._pieces(part)]
-        return [(self.layout(index), self.masks.widths(index).numpy())]
+    def _cost_of(self, space: Space, limit: Limit) -> LinearCost:
+        """A cost in the metric of a limit."""
+        constant, parts = 0.0, []
+        for term in merged(limit.terms(space, self.masks)):
+            if term.original_only or not term.values.any():
+                continue
+            gate = self._gate(term)
+            if (term.ins, term.outs, gate) == (None, None, None):
+                constant += float(term.values[0, 0])
+            else:
+                parts.append(self._priced(term, gate))
+        return LinearCost(constant, parts)
 
-    def _add_layer_cost(self, layer: Layer) -> None:
-        constant, by_in, by_out, by_both = cost_coefficients(layer, self.metric)
-        gate = self._gate(layer)
-        if gate is None:
-            self.constant += constant
-        elif constant:
-            self._add_cost(gate, np.full(len(gate), float(constant)))
-        for factor, index in ((by_in, layer.inputs), (by_out, layer.outputs)):
-            if factor:
-                for columns, widths in self._pieces(index):
-                    self._add_cost(self._gated(columns, gate), factor * widths)
-        if by_both:
-            for a, ins in self._pieces(layer.inputs):
-                for b, outs in self._pieces(layer.outputs):
-                    self._add_cost(self._pairs(a, b, gate), by_both * np.outer(ins, outs))
-
-    def _add_projection_cost(self, add: ResidualAdd) -> None:
-        """A projection costs something where its input and output differ."""
-        shortcut, outputs = add.projection[0].inputs, add.projection[0].outputs
-
-        def cost(a: int, b: int) -> float:
-            costs = [layer_cost(layer, a.bit_count(), b.bit_count()) for layer in add.projection]
-            return float(sum(getattr(each, self.metric) for each in costs)) if a != b else 0.0
-
-        costs = [[cost(a, b) for b in self.masks.of(outputs)] for a in self.masks.of(shortcut)]
-        pairs = self._pairs(self.layout(shortcut), self.layout(outputs), self._gate(add))
-        self._add_cost(pairs, np.array(costs))
-
-    def _add_cost(self, columns: Columns, costs: NDArray[np.float64]) -> None:
-        self.costs.append((columns.ravel(), costs.ravel()))
+    def _priced(self, term: Term, gate: Columns | None) -> tuple[Columns, NDArray[np.float64]]:
+        """The variables that a term depends on, with the cost of each."""
+        index = term.outs if term.ins is None else term.ins
+        if index is None:
+            assert gate is not None
+            return gate, np.full(len(gate), term.values[0, 0])
+        if term.ins is None or term.outs is None:
+            return self._gated(self.layout(index), gate), term.values.ravel()
+        if term.ins == term.outs:
+            return self._gated(self.layout(index), gate), np.diagonal(term.values)
+        pairs = self._pairs(self.layout(term.ins), self.layout(term.outs), gate)
+        return pairs.ravel(), term.values.ravel()
 
     def _constraints(self) -> LinearConstraint:
         values, rows, columns = [], [], []
@@ -245,10 +234,10 @@ class IntegerProgram:
         low, high = (np.array([row[side] for row in self.rows]) for side in (1, 2))
         return LinearConstraint(table.tocsr(), low, high)
 
-    def _band(self, low: float, high: float) -> LinearConstraint:
+    def _band(self, cost: LinearCost, low: float, high: float) -> LinearConstraint:
         total = np.zeros(self.count)
-        for columns, costs in self.costs:
+        for columns, costs in cost.parts:
             np.add.at(total, columns, costs)
         # scaled to 1, for the solver's absolute tolerances
-        low, high = low - self.constant, high - self.constant
+        low, high = low - cost.constant, high - cost.constant
         return LinearConstraint(total[None] / high, low / high, 1)

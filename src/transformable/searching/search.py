@@ -239,6 +239,8 @@ def make_supernet(model: nn.Module, space: Space, settings: Searching, seed: int
 
 def _summary(row: dict[str, Any], budget: Budget) -> str:
     unit, letter = (1e6, "M") if budget.value >= 1e6 else (1e3, "K")
+    letter = " ms" if budget.metric == "latency" else letter
+    unit = 1e6 if budget.metric == "latency" else unit
     cost, low, high = (value / unit for value in (row["derived"], budget.low, budget.high))
     return (
         f"{budget.metric} {cost:.2f}{letter}, band {low:.2f} to {high:.2f}{letter}, "

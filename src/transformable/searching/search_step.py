@@ -10,7 +10,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from ..costing.budget import Budget
+from ..costing.budget import Budget, Limit
 from ..seeds import generator
 from ..settings import Searching
 from ..supernet.supernet import SuperNet
@@ -19,7 +19,7 @@ from ..training.checkpoints import Stateful
 from ..training.devices import mean_over_processes, sum_over_processes
 from ..training.distill import with_answers
 from ..training.train import lr_schedule, make_sgd, seed_step, split_batch
-from .budget_pull import Multiplier, piecewise
+from .budget_pull import Ceiling, Multiplier, piecewise
 
 __all__ = ["SearchStep", "temperature"]
 
@@ -60,14 +60,13 @@ class SearchStep:
             self.sizes, lr=settings.arch_lr, betas=BETAS, weight_decay=settings.arch_weight_decay
         )
         self.multiplier = Multiplier(budget.value)
+        self.ceilings = [Ceiling(limit.high) for limit in budget.at_most]
         self.aim_at(budget, self.part)
 
     def aim_at(self, budget: Budget, part: range) -> None:
         """Pull the cost to a budget during this part of all steps, in which the temperature falls
         and the probabilities sharpen."""
         self.budget, self.part, self.multiplier.target = budget, part, budget.value
-        net = self.net
-        self.expected = {"macs": net.expected_macs, "params": net.expected_params}[budget.metric]
 
     def parts(self) -> dict[str, Stateful]:
         """Everything that a checkpoint has to hold."""
@@ -76,6 +75,7 @@ class SearchStep:
             "weights": self.sgd,
             "architecture": self.adam,
             "multiplier": self.multiplier,
+            **{f"ceiling {i}": ceiling for i, ceiling in enumerate(self.ceilings)},
         }
 
     def set_temperature(self, step: int) -> None:
@@ -95,7 +95,7 @@ class SearchStep:
         if for_sizes is not None:
             row |= self._weight_step(*for_weights)
         derived = self.budget.cost(self.net.space, self.net.argmax())
-        expected = self.expected()
+        expected = self._expected(self.budget)
         row |= {"derived": derived, "expected": float(expected.detach())}
         if step < self.hold:
             if for_sizes is None:
@@ -182,11 +182,17 @@ class SearchStep:
             optimizer.step()
         return means
 
+    def _expected(self, limit: Limit) -> Tensor:
+        return limit.expected(self.net.expectation, self.net.probabilities())
+
     def _cost_loss(self, expected: Tensor, derived: int) -> Tensor:
-        weight = self.settings.lambda_cost
         if self.settings.pull == "multiplier":
-            return weight * self.multiplier(expected)
-        return weight * piecewise(expected, derived, self.budget)
+            loss = self.multiplier(expected)
+        else:
+            loss = piecewise(expected, derived, self.budget)
+        for ceiling, limit in zip(self.ceilings, self.budget.at_most, strict=True):
+            loss = loss + ceiling(self._expected(limit))
+        return self.settings.lambda_cost * loss
 
     def _means(self, phase: str, own: dict[str, Tensor]) -> dict[str, float]:
         """The means of a step over all processes, named by its phase."""

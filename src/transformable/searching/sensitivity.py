@@ -140,14 +140,14 @@ class _PricedSizes:
 
     def logits(self) -> dict[str, Tensor]:
         """Logits by the lowest price at which the expected cost is inside the budget."""
-        expected = getattr(Expectation(self.space), self.budget.metric)
+        expectation = Expectation(self.space)
 
         def logits(price: float) -> dict[str, Tensor]:
             return {name: -SHARPNESS * row for name, row in self._sums(price).items()}
 
         def affordable(price: float) -> bool:
             rows = {name: row.double().softmax(0) for name, row in logits(price).items()}
-            return bool(expected(rows) <= self.budget.value)
+            return bool(self.budget.expected(expectation, rows) <= self.budget.value)
 
         return logits(_lowest(affordable))
 

@@ -16,7 +16,7 @@ from ..tracing.network_graph import inside
 from ..tracing.reader import ResidualAdd, Split
 from ..tracing.space import Space
 
-__all__ = ["check_same_network", "revive_dropout", "slim"]
+__all__ = ["check_same_network", "revive_dropout", "slim", "slim_graph"]
 
 
 def slim(
@@ -48,6 +48,16 @@ def slim(
     return small
 
 
+def slim_graph(model: nn.Module, space: Space, shape: Shape) -> fx.GraphModule:
+    """The network at this shape in graph form; ``meta["source"]`` of each node is the name of the
+    node of ``space.graph`` that it stands for."""
+    space.check(shape)
+    check_same_network(model, space)
+    small, masks = copy.deepcopy(model), space.masks(shape)
+    _resize_layers(small, space, shape, masks)
+    return _as_graph(small, space, shape, _unequal_adds(space, shape, masks), masks)
+
+
 def check_same_network(model: nn.Module, space: Space) -> None:
     """Raise a ValueError if the network is not the one that was traced."""
     state = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
@@ -65,14 +75,8 @@ def _describe(size: tuple[int, ...] | None) -> str:
 
 def _reshape(small: nn.Module, space: Space, shape: Shape) -> nn.Module:
     masks = space.masks(shape)
-    for layer in space.layers:
-        if layer.kind != "constant" and space.keeps(layer, shape):
-            outs = kept_channels(space.layouts, masks, layer.outputs)
-            ins = kept_channels(space.layouts, masks, layer.inputs)
-            resize(small.get_submodule(layer.name), layer.kind, outs, ins)
-            if layer.original_only:
-                small.set_submodule(layer.name, nn.Identity())
-    unequal = [add for add in space.adds if space.keeps(add, shape) and _is_unequal(add, masks)]
+    _resize_layers(small, space, shape, masks)
+    unequal = _unequal_adds(space, shape, masks)
     full = space.masks(space.full)
     numbers_hold = all(masks[i] == full[i] for split in space.splits for i in split.parts)
     cut = [stage for stage in space.stages.values() if shape.depths[stage.name] < len(stage.ends)]
@@ -83,6 +87,20 @@ def _reshape(small: nn.Module, space: Space, shape: Shape) -> nn.Module:
         _drop_blocks(small, space, shape)
         return small
     return _as_graph(small, space, shape, unequal, masks)
+
+
+def _resize_layers(small: nn.Module, space: Space, shape: Shape, masks: Sequence[int]) -> None:
+    for layer in space.layers:
+        if layer.kind != "constant" and space.keeps(layer, shape):
+            outs = kept_channels(space.layouts, masks, layer.outputs)
+            ins = kept_channels(space.layouts, masks, layer.inputs)
+            resize(small.get_submodule(layer.name), layer.kind, outs, ins)
+            if layer.original_only and shape != space.full:
+                small.set_submodule(layer.name, nn.Identity())
+
+
+def _unequal_adds(space: Space, shape: Shape, masks: Sequence[int]) -> list[ResidualAdd]:
+    return [add for add in space.adds if space.keeps(add, shape) and _is_unequal(add, masks)]
 
 
 def _is_unequal(add: ResidualAdd, masks: Sequence[int]) -> bool:
@@ -135,6 +153,8 @@ def _as_graph(
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     graph.output(graph.graph_copy(space.graph, copies))
+    for original, node in copies.items():
+        node.meta["source"] = original.name
     for add in unequal:
         _add_submodule(small, _name(add), _alignment(add, space, masks, small))
         _rewire(graph, add, copies)

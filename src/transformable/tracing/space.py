@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import lcm, prod
-from typing import Self, get_args
+from typing import Protocol, Self, get_args
 
 import torch
 from torch import fx, nn
@@ -15,10 +15,17 @@ from ..shape import Shape
 from ..spelling import nearest
 from .layouts import LayerOutput, Layout, channel_masks
 from .read_network import OUTPUT, read_network
-from .reader import Layer, ResidualAdd, Split
+from .reader import Block, Layer, ResidualAdd, Split
 from .stages import Stage
 
 __all__ = ["Space"]
+
+
+class InBlock(Protocol):
+    """A part of a network that goes with its block."""
+
+    @property
+    def block(self) -> Block: ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -222,8 +229,8 @@ class Space:
         """The mask of each layout: which of its channels the shape keeps."""
         return channel_masks(self.layouts, shape)
 
-    def keeps(self, part: Layer | ResidualAdd, shape: Shape) -> bool:
-        """Whether the shape keeps the block of a layer or add."""
+    def keeps(self, part: InBlock, shape: Shape) -> bool:
+        """Whether the shape keeps the block of a layer or another part of the network."""
         return part.block is None or part.block[1] < shape.depths[part.block[0]]
 
     def layers_of(self, shape: Shape, masks: Sequence[int]) -> Iterator[Layer]:

@@ -1,0 +1,125 @@
+"""Budgets from the options of a command, with the latencies that they need."""
+
+import re
+import sys
+from functools import cached_property
+from pathlib import Path
+
+from torch import nn
+
+from ..costing.budget import Budget, Limit, limit_of
+from ..costing.latency import Latency
+from ..data import Info
+from ..timing.divisors import paying_divisor
+from ..timing.runtimes import check_installed
+from ..timing.table_file import conditions_here, find_latency
+from ..tracing.space import Space
+from ..training.devices import make_fabric
+from .entry import is_first_process
+from .options import Search, SpaceOptions
+from .pruning_options import PruningOptions
+
+__all__ = ["BudgetMaker", "trace_space"]
+
+LATENCY_TOLERANCE = 0.05
+"""The narrowest band of a latency: measurements are no more exact than that."""
+
+
+def trace_space(options: Search | PruningOptions, model: nn.Module, info: Info) -> Space:
+    """The sizes that a network may have according to the options."""
+
+    def trace(divisor: int) -> Space:
+        return Space.trace(
+            model,
+            info.input_shape,
+            ratios=options.ratios,
+            divisor=divisor,
+            depth_step=options.depth_step,
+            residual=options.residual,
+            search=options.sizes,
+            leaf=options.leaf,
+        )
+
+    if options.divisor != "auto":
+        if not re.fullmatch("[1-9][0-9]{0,5}", options.divisor):
+            raise ValueError(f"divisor must be a whole number or auto, not {options.divisor!r}")
+        return trace(int(options.divisor))
+    device = make_fabric(options.device).device
+    conditions = conditions_here(
+        options.runtime, options.latency_batch, options.latency_threads, device
+    )
+    found = paying_divisor(model, trace(1), conditions, device)
+    _say(f"divisor auto: {found}")
+    return trace(found.divisor)
+
+
+class BudgetMaker:
+    """Makes budgets for one network; a latency is measured once, when it is needed first."""
+
+    def __init__(
+        self, options: SpaceOptions, model: nn.Module, space: Space, device: str = "auto"
+    ) -> None:
+        self.options, self.model, self.space = options, model, space
+        self.device = getattr(options, "device", device)
+
+    def make(self, amount: str) -> Budget:
+        """The budget of an amount such as 0.5, 20M or 3ms."""
+        options, metric = self.options, self.options.metric
+        is_time = metric == "latency"
+        # what needs no measuring is refused before
+        if not is_time:
+            Budget.of(amount, self.space, metric=metric, tolerance=options.tolerance)
+        return Budget.of(
+            amount,
+            self.space,
+            metric=metric,
+            tolerance=max(options.tolerance, LATENCY_TOLERANCE) if is_time else options.tolerance,
+            latency=self.latency if is_time else None,
+            at_most=self._limits(),
+        )
+
+    def _limits(self) -> tuple[Limit, ...]:
+        limits = []
+        for text in (self.options.at_most or "").split(","):
+            if not text.strip():
+                continue
+            metric, _, amount = (part.strip() for part in text.partition("="))
+            if metric == self.options.metric:
+                raise ValueError(f"--at-most {text}: the budget itself is of {metric}")
+            latency = self.latency if metric == "latency" else None
+            limits.append(limit_of(amount, self.space, metric, latency))  # type: ignore[arg-type]
+        return tuple(limits)
+
+    @cached_property
+    def latency(self) -> Latency:
+        """The times of the parts of the network, from a file, from the cache, or measured now."""
+        options = self.options
+        check_installed(options.runtime)
+        device = make_fabric(self.device).device
+        path = None if options.latency_table is None else Path(options.latency_table)
+        if path is not None and not path.exists():
+            raise ValueError(f"{path} does not exist; tas latency --out {path} measures it")
+        table = find_latency(
+            self.model,
+            self.space,
+            conditions_here(
+                options.runtime, options.latency_batch, options.latency_threads, device
+            ),
+            path=path,
+            machine=options.latency_machine,
+            device=device,
+            progress=_progress,
+        )
+        if table.measured.warning:
+            _say(table.measured.warning)
+        return table.measured.latency
+
+
+def _progress(done: int, total: int) -> None:
+    if done == 0:
+        _say(f"measuring latencies: {total} networks of other widths, once for this network")
+
+
+def _say(text: str) -> None:
+    if is_first_process():
+        print(f"tas: {text}", file=sys.stderr)

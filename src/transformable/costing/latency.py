@@ -1,0 +1,207 @@
+"""The latency of a shape: a sum of times of the parts of its network, each measured by its widths.
+
+All times are nanoseconds. The times were measured on one machine under `Conditions`; what measures
+them is in the package `timing`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..settings import Runtime
+from ..shape import Shape
+from ..tracing.layouts import Concat, Layout, Repeated
+from ..tracing.reader import Block
+from ..tracing.space import Space
+from .possible_masks import PossibleMasks
+from .terms import Term
+
+__all__ = ["Conditions", "Latency", "Surface", "TimedPart", "is_sum"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """What a latency depends on besides the network."""
+
+    machine: str
+    """The name of the processor."""
+    runtime: Runtime = "torch"
+    batch: int = 1
+    threads: int = 1
+    dtype: str = "float32"
+
+    def __str__(self) -> str:
+        threads = "thread" if self.threads == 1 else "threads"
+        return f"{self.runtime} at batch {self.batch}, {self.threads} {threads}, on {self.machine}"
+
+
+@dataclass(frozen=True)
+class Surface:
+    """A time by two widths: bilinear between the widths that were measured, and beyond them.
+
+    >>> Surface((0, 10), (0, 10), np.array([[0.0, 10.0], [10.0, 40.0]])).at([5], [0, 10]).tolist()
+    [[5.0, 25.0]]
+    """
+
+    ins: tuple[int, ...]
+    outs: tuple[int, ...]
+    times: Floats
+
+    def at(self, ins: Sequence[float], outs: Sequence[float]) -> Floats:
+        """The times of all pairs of these widths."""
+        rows, columns = hats(self.ins, ins), hats(self.outs, outs)
+        times: Floats = rows @ self.times @ columns.T
+        return times
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"ins": list(self.ins), "outs": list(self.outs), "times": self.times.tolist()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        times = np.asarray(values["times"], dtype=np.float64)
+        surface = cls(tuple(values["ins"]), tuple(values["outs"]), times)
+        if times.shape != (len(surface.ins), len(surface.outs)) or not np.isfinite(times).all():
+            raise ValueError("a surface has a finite time for each pair of its widths")
+        return surface
+
+
+def hats(knots: Sequence[int], widths: Sequence[float] | Floats) -> Floats:
+    """How much the value at each knot counts at each width, for linear interpolation.
+
+    >>> hats((2, 4, 8), (3, 8, 10)).tolist()
+    [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [0.0, -0.5, 1.5]]
+    """
+    weights = np.zeros((len(widths), len(knots)))
+    if len(knots) == 1:
+        return np.ones_like(weights)
+    at = np.asarray(widths, dtype=np.float64)
+    left = np.clip(np.searchsorted(knots, at, side="right") - 1, 0, len(knots) - 2)
+    low, high = np.take(knots, left), np.take(knots, left + 1)
+    share = (at - low) / (high - low)
+    rows = np.arange(len(at))
+    weights[rows, left], weights[rows, left + 1] = 1 - share, share
+    return weights
+
+
+def is_sum(layout: Layout) -> bool:
+    """Whether a width is a sum of others, in which times have to be linear."""
+    return isinstance(layout, Concat | Repeated)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedPart:
+    """An operation of a network, and its time by the layouts that it depends on."""
+
+    name: str
+    layer: str
+    """The layer that it belongs to: its own, or the last one before it."""
+    ins: int | None
+    outs: int | None
+    block: Block
+    original_only: bool
+    surface: Surface
+    unequal: Surface | None = None
+    """For an add, its time if its operands have different channels."""
+
+    def time(self, masks: Sequence[int]) -> float:
+        """Its time in the network of a shape with these masks."""
+        ins, outs = (None if i is None else masks[i] for i in (self.ins, self.outs))
+        differ = self.unequal is not None and ins != outs
+        surface = self.unequal if differ and self.unequal is not None else self.surface
+        widths = ([0 if mask is None else mask.bit_count()] for mask in (ins, outs))
+        return float(surface.at(*widths)[0, 0])
+
+    def terms(self, masks: PossibleMasks) -> Iterator[Term]:
+        """Its time as a sum of terms, each over the masks of two layouts."""
+        if self.unequal is not None and not any(
+            index is not None and is_sum(masks.layouts[index]) for index in (self.ins, self.outs)
+        ):
+            assert self.ins is not None
+            assert self.outs is not None
+            widths = [[m.bit_count() for m in masks.of(index)] for index in (self.ins, self.outs)]
+            same = [[a == b for b in masks.of(self.outs)] for a in masks.of(self.ins)]
+            times = np.where(same, self.surface.at(*widths), self.unequal.at(*widths))
+            yield self._term(self.ins, self.outs, times)
+            return
+        for ins, points_in, weights_in in _pieces(masks, self.ins):
+            for outs, points_out, weights_out in _pieces(masks, self.outs):
+                times = weights_in @ self.surface.at(points_in, points_out) @ weights_out.T
+                yield self._term(ins, outs, times)
+
+    def _term(self, ins: int | None, outs: int | None, times: Floats) -> Term:
+        return Term(
+            block=self.block, ins=ins, outs=outs, values=times, original_only=self.original_only
+        )
+
+
+def _pieces(
+    masks: PossibleMasks, index: int | None
+) -> Iterator[tuple[int | None, Sequence[float], Floats]]:
+    """The layouts that a width is a sum of, each with points and with weights by which the times at
+    these points add up to what it contributes for each of its masks."""
+    if index is None:
+        yield None, [0.0], np.ones((1, 1))
+    elif not is_sum(masks.layouts[index]):
+        widths = masks.widths(index).tolist()
+        yield index, widths, np.eye(len(widths))
+    else:
+        yield None, [0.0], np.ones((1, 1))
+        for piece, times in masks.pieces(index):
+            added = times * masks.widths(piece).numpy()
+            yield piece, [0.0, 1.0], np.stack([-added, added], 1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Latency:
+    """The times of all parts of a network, on one machine."""
+
+    conditions: Conditions
+    full: float
+    """The time of the unpruned network, as it was measured."""
+    parts: Sequence[TimedPart]
+    constant: float = 0.0
+    """What a call takes besides the parts."""
+    scale: float = 1.0
+    """What all times are multiplied by, since networks like the wanted one were measured."""
+    timer: Callable[[Shape], float] | None = field(default=None, repr=False)
+    """Times the network of a shape, in units in which the full network takes what is said here."""
+
+    def cost(self, space: Space, shape: Shape) -> int:
+        """The time of the network that has this shape, in whole nanoseconds."""
+        return round(self.scale * (self.constant + sum(self.times(space, shape).values())))
+
+    def times(self, space: Space, shape: Shape) -> dict[str, float]:
+        """The time of each part that the shape keeps."""
+        space.check(shape)
+        masks, original = space.masks(shape), shape == space.full
+        return {
+            part.name: part.time(masks)
+            for part in self.parts
+            if space.keeps(part, shape) and (original or not part.original_only)
+        }
+
+    def terms(self, masks: PossibleMasks) -> Iterator[Term]:
+        """The same as a sum of terms."""
+        constant = np.full((1, 1), self.scale * self.constant)
+        yield Term(block=None, ins=None, outs=None, values=constant)
+        for part in self.parts:
+            for term in part.terms(masks):
+                yield replace(term, values=self.scale * term.values)
+
+    def by_layer(self, space: Space, shape: Shape) -> dict[str, float]:
+        """The time of each layer with the operations after it, up to the next layer."""
+        layers: dict[str, float] = {}
+        found = self.times(space, shape)
+        for part in self.parts:
+            if part.name in found:
+                layers[part.layer] = layers.get(part.layer, 0.0) + self.scale * found[part.name]
+        return layers
+
+    def corrected(self, space: Space, shape: Shape, measured: float) -> Self:
+        """The same times, multiplied so that this shape takes what was measured."""
+        return replace(self, scale=self.scale * measured / self.cost(space, shape))

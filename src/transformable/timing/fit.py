@@ -1,0 +1,74 @@
+"""From measured times to surfaces, and from these to the time of a whole network."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.optimize import nnls
+
+from ..costing.latency import Floats, Surface, hats
+
+__all__ = ["fit_surface", "fit_total"]
+
+KNOTS = 8
+SMOOTHING = 0.02  # how much a change of slope counts, beside the relative error of a sample
+
+
+def fit_surface(samples: Sequence[tuple[int, int, float]], *, linear: tuple[bool, bool]) -> Surface:
+    """The surface that has the smallest relative errors at samples (inputs, outputs, time).
+
+    Between and beyond the samples it is as straight as it can be; it has one slope in a direction
+    that is ``linear``.
+
+    >>> samples = [(i, o, 5.0 + i * o) for i in (4, 8) for o in (4, 8, 16)]
+    >>> fit_surface(samples, linear=(False, False)).at([8], [16]).round(2).tolist()
+    [[133.0]]
+    """
+    ins, outs, times = (np.array(column, dtype=np.float64) for column in zip(*samples, strict=True))
+    knots = [_knots(widths, one) for widths, one in zip((ins, outs), linear, strict=True)]
+    rows, columns = hats(knots[0], ins), hats(knots[1], outs)
+    design = np.einsum("ni,nj->nij", rows, columns).reshape(len(times), -1)
+    size = tuple(map(len, knots))
+    bends = _bends(knots[0], knots[1])
+    level = float(np.median(times))
+    weight = SMOOTHING * len(times) ** 0.5
+    matrix = np.concatenate([design / times[:, None], weight * bends / level])
+    values = np.concatenate([np.ones(len(times)), np.zeros(len(bends))])
+    found = np.linalg.lstsq(matrix, values, rcond=None)[0].reshape(size)
+    return Surface(knots[0], knots[1], np.maximum(found, 0.0))
+
+
+def _knots(widths: Floats, linear: bool) -> tuple[int, ...]:
+    """The widths at which a surface has values: those of the samples, if they are not too many."""
+    found = np.unique(widths)
+    if linear and len(found) > 2:
+        found = found[[0, -1]]
+    if len(found) > KNOTS:
+        found = np.unique(np.quantile(found, np.linspace(0, 1, KNOTS), method="nearest"))
+    return tuple(int(width) for width in found)
+
+
+def _bends(ins: Sequence[int], outs: Sequence[int]) -> Floats:
+    """The changes of slope along both directions, as a matrix on the values of a surface."""
+
+    def along(knots: Sequence[int]) -> Floats:
+        bends = np.zeros((max(0, len(knots) - 2), len(knots)))
+        for i in range(len(bends)):
+            low, middle, high = knots[i : i + 3]
+            share = (middle - low) / (high - low)
+            bends[i, i : i + 3] = share - 1, 1, -share
+        return bends
+
+    one, two = along(ins), along(outs)
+    parts = [np.kron(one, np.eye(len(outs))), np.kron(np.eye(len(ins)), two)]
+    twist = np.zeros((len(ins) - 1, len(ins))), np.zeros((len(outs) - 1, len(outs)))
+    for matrix in twist:
+        for i in range(len(matrix)):
+            matrix[i, i : i + 2] = -1, 1
+    # values that nothing else decides follow their neighbours
+    return np.concatenate([*parts, 0.01 * np.kron(*twist)])
+
+
+def fit_total(features: Floats, totals: Floats) -> Floats:
+    """The factors of the features, none below 0, with the smallest relative errors of all."""
+    factors: Floats = nnls(features / totals[:, None], np.ones(len(totals)))[0]
+    return factors

@@ -1,0 +1,63 @@
+"""Times calls in alternation, so that a disturbance hits all of them."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+__all__ = ["Timing", "time_calls", "using_threads"]
+
+ROUNDS = 31
+MIN_ROUNDS = 5
+SECONDS = 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """Milliseconds of a call: the median, and the quartiles around it."""
+
+    median_ms: float
+    low_ms: float
+    high_ms: float
+
+    @property
+    def spread(self) -> float:
+        """The distance of the quartiles, as a share of the median."""
+        return (self.high_ms - self.low_ms) / self.median_ms
+
+
+def time_calls(
+    calls: Mapping[str, Callable[[], object]], *, rounds: int = ROUNDS, seconds: float = SECONDS
+) -> dict[str, Timing]:
+    """Call each once per round, for ``rounds`` rounds or, after 5 rounds, up to ``seconds``."""
+    for call in calls.values():
+        for _ in range(3):  # warm-up
+            call()
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    end = time.perf_counter() + seconds
+    for number in range(rounds):
+        for name in sorted(calls, reverse=number % 2 == 1):
+            start = time.perf_counter()
+            calls[name]()
+            times[name].append(1000 * (time.perf_counter() - start))
+        if time.perf_counter() > end and number + 1 >= MIN_ROUNDS:
+            break
+    found = {}
+    for name, values in times.items():
+        low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+        found[name] = Timing(median_ms=median, low_ms=low, high_ms=high)
+    return found
+
+
+@contextmanager
+def using_threads(count: int) -> Iterator[None]:
+    """Inside, torch computes with so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,168 @@
+"""The file of a table of latencies: built once for a network and a machine, and read again."""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..atomic_files import write_whole
+from ..costing.latency import Conditions, Latency, Surface
+from ..settings import Runtime
+from ..tracing.space import Space
+from .build import Measured, measure_latency
+from .machine import processor
+from .parts import find_parts, timed_part
+from .timer import shape_timer
+
+__all__ = ["Table", "conditions_here", "find_latency", "read_table", "write_table"]
+
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Measured times, with what building them took."""
+
+    measured: Measured
+    seconds: float
+    path: Path
+
+
+def conditions_here(runtime: Runtime, batch: int, threads: int, device: torch.device) -> Conditions:
+    """The conditions on this machine."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
+    return Conditions(machine=name, runtime=runtime, batch=batch, threads=threads)
+
+
+def fingerprint(space: Space) -> str:
+    """A name for the network of a space, whatever its candidate sizes are."""
+    nodes = [(node.op, node.name) for node in space.graph.nodes]
+    state = {name: list(size) for name, size in space.state.items()}
+    content = json.dumps([nodes, state, space.input_shape, space.residual])
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def cache_file(space: Space, conditions: Conditions) -> Path:
+    """Where the table of a network is kept if no other file is named."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    machine = hashlib.sha256(conditions.machine.encode()).hexdigest()[:8]
+    name = f"{fingerprint(space)}-{conditions.runtime}-{conditions.batch}-{conditions.threads}"
+    return Path(cache) / "transformable" / "latency" / f"{name}-{machine}.json"
+
+
+def find_latency(
+    model: nn.Module,
+    space: Space,
+    conditions: Conditions,
+    *,
+    path: Path | None = None,
+    machine: str | None = None,
+    device: torch.device | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Table:
+    """The table of a network: from the file ``path``, or from the cache, or measured now and kept.
+
+    A file of another ``machine`` is refused unless that is named.
+    """
+    table: Table | None
+    if path is not None and path.exists():
+        table = read_table(path, model, space)
+        _check_conditions(path, table.measured.latency.conditions, conditions, machine)
+    else:
+        path = path or cache_file(space, conditions)
+        table = _cached(path, model, space)
+    if table is None:
+        start = time.perf_counter()
+        measured = measure_latency(model, space, conditions, device=device, progress=progress)
+        table = Table(measured=measured, seconds=time.perf_counter() - start, path=path)
+        write_table(path, table, space)
+    latency = table.measured.latency
+    if latency.conditions.machine == conditions.machine:
+        timed = replace(latency, timer=shape_timer(model, space, latency, device))
+        table = replace(table, measured=replace(table.measured, latency=timed))
+    return table
+
+
+def _cached(path: Path, model: nn.Module, space: Space) -> Table | None:
+    try:
+        return read_table(path, model, space)
+    except (OSError, ValueError):  # not there, or of another version
+        return None
+
+
+def _check_conditions(path: Path, theirs: Conditions, ours: Conditions, named: str | None) -> None:
+    if theirs.machine not in (ours.machine, named):
+        raise ValueError(
+            f"{path} was measured on {theirs.machine!r}, and this is {ours.machine!r}: measure it "
+            f"here (tas latency), or say --latency-machine {theirs.machine!r}"
+        )
+    for name in ("runtime", "batch", "threads", "dtype"):
+        if getattr(theirs, name) != getattr(ours, name):
+            raise ValueError(
+                f"{path} was measured with {name} {getattr(theirs, name)}, not "
+                f"{getattr(ours, name)}"
+            )
+
+
+def write_table(path: Path, table: Table, space: Space) -> None:
+    """Write a table to a file."""
+    latency = table.measured.latency
+    content = {
+        "version": VERSION,
+        "network": fingerprint(space),
+        "conditions": asdict(latency.conditions),
+        "full": latency.full,
+        "constant": latency.constant,
+        "noise": table.measured.noise,
+        "error": table.measured.error,
+        "seconds": table.seconds,
+        "parts": {
+            part.name: {
+                "surface": part.surface.to_dict(),
+                **({} if part.unequal is None else {"unequal": part.unequal.to_dict()}),
+            }
+            for part in latency.parts
+        },
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(content, indent=1) + "\n")
+
+
+def read_table(path: Path, model: nn.Module, space: Space) -> Table:
+    """Read a table from a file; a ValueError if it is of another network or is no table."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return _table(content, path, model, space)
+    except (ArithmeticError, AttributeError, KeyError, TypeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is no table of latencies: {error!r}") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is no table of latencies: {error}") from error
+
+
+def _table(content: dict[str, Any], path: Path, model: nn.Module, space: Space) -> Table:
+    if content["version"] != VERSION:
+        raise ValueError(
+            f"{path} has version {content['version']}, not {VERSION}: measure it again"
+        )
+    if content["network"] != fingerprint(space):
+        raise ValueError(f"{path} was measured for another network, or for images of another size")
+    parts = []
+    for part in find_parts(model, space):
+        own = content["parts"][part.name]
+        unequal = Surface.from_dict(own["unequal"]) if part.is_add else None
+        parts.append(timed_part(part, Surface.from_dict(own["surface"]), unequal))
+    latency = Latency(
+        conditions=Conditions(**content["conditions"]),
+        full=float(content["full"]),
+        constant=float(content["constant"]),
+        parts=parts,
+    )
+    measured = Measured(latency=latency, noise=content["noise"], error=content["error"])
+    return Table(measured=measured, seconds=content["seconds"], path=path)
