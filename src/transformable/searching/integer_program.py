@@ -200,7 +200,7 @@ class IntegerProgram:
             if term.original_only or not term.values.any():
                 continue
             gate = self._gate(term)
-            if (term.ins, term.outs, gate) == (None, None, None):
+            if term.ins is None and term.outs is None and gate is None:
                 constant += float(term.values[0, 0])
             else:
                 parts.append(self._priced(term, gate))

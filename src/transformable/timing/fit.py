@@ -1,5 +1,7 @@
 """From measured times to surfaces, and from these to the time of a whole network."""
 
+import statistics
+from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,11 +12,14 @@ from ..costing.latency import Floats, Surface, hats
 __all__ = ["fit_surface", "fit_total"]
 
 KNOTS = 8
+ROUNDS = 3
+FAR = 4.0  # times the usual error
 SMOOTHING = 0.02  # how much a change of slope counts, beside the relative error of a sample
 
 
 def fit_surface(samples: Sequence[tuple[int, int, float]], *, linear: tuple[bool, bool]) -> Surface:
-    """The surface that has the smallest relative errors at samples (inputs, outputs, time).
+    """The surface that has the smallest relative errors at samples (inputs, outputs, time), of
+    which those with the same widths count by their median.
 
     Between and beyond the samples it is as straight as it can be; it has one slope in a direction
     that is ``linear``.
@@ -23,16 +28,21 @@ def fit_surface(samples: Sequence[tuple[int, int, float]], *, linear: tuple[bool
     >>> fit_surface(samples, linear=(False, False)).at([8], [16]).round(2).tolist()
     [[133.0]]
     """
-    ins, outs, times = (np.array(column, dtype=np.float64) for column in zip(*samples, strict=True))
+    places: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for inputs, outputs, nanoseconds in samples:
+        places[inputs, outputs].append(nanoseconds)
+    ins, outs = np.array(list(places), dtype=np.float64).T
+    times = np.array([statistics.median(each) for each in places.values()])
+    counts = np.array([len(each) for each in places.values()]) ** 0.5
     knots = [_knots(widths, one) for widths, one in zip((ins, outs), linear, strict=True)]
     rows, columns = hats(knots[0], ins), hats(knots[1], outs)
     design = np.einsum("ni,nj->nij", rows, columns).reshape(len(times), -1)
     size = tuple(map(len, knots))
     bends = _bends(knots[0], knots[1])
     level = float(np.median(times))
-    weight = SMOOTHING * len(times) ** 0.5
-    matrix = np.concatenate([design / times[:, None], weight * bends / level])
-    values = np.concatenate([np.ones(len(times)), np.zeros(len(bends))])
+    weight = SMOOTHING * len(samples) ** 0.5
+    matrix = np.concatenate([design * (counts / times)[:, None], weight * bends / level])
+    values = np.concatenate([counts, np.zeros(len(bends))])
     found = np.linalg.lstsq(matrix, values, rcond=None)[0].reshape(size)
     return Surface(knots[0], knots[1], np.maximum(found, 0.0))
 
@@ -69,6 +79,18 @@ def _bends(ins: Sequence[int], outs: Sequence[int]) -> Floats:
 
 
 def fit_total(features: Floats, totals: Floats) -> Floats:
-    """The factors of the features, none below 0, with the smallest relative errors of all."""
-    factors: Floats = nnls(features / totals[:, None], np.ones(len(totals)))[0]
+    """The factors of the features, none below 0, with the smallest relative errors of the totals;
+    those that were disturbed, far from all others, do not count.
+
+    >>> features = np.array([[1.0, n] for n in range(1, 9)])
+    >>> totals = features @ [2.0, 3.0]
+    >>> totals[5] *= 1.5
+    >>> fit_total(features, totals).round(6).tolist()
+    [2.0, 3.0]
+    """
+    kept = np.ones(len(totals), dtype=bool)
+    for _ in range(ROUNDS):
+        factors: Floats = nnls(features[kept] / totals[kept, None], np.ones(kept.sum()))[0]
+        errors = abs(features @ factors / totals - 1)
+        kept = errors <= FAR * max(float(np.median(errors)), 1e-9)
     return factors

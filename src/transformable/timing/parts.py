@@ -8,6 +8,7 @@ from torch import Tensor, fx, nn
 
 from ..costing.latency import Surface, TimedPart
 from ..resizing import MATRICES
+from ..tracing.layouts import StageOutput
 from ..tracing.network_graph import path_of
 from ..tracing.reader import Block, Layer, ResidualAdd
 from ..tracing.space import Space
@@ -87,7 +88,10 @@ def find_parts(model: nn.Module, space: Space) -> list[Part]:
         layer = layers.get(str(node.target)) if node.op == "call_module" else None
         if layer is not None and layer.kind != "norm":
             last_layer = layer.name
-        ins, outs = _layouts(node, layer, adds.get(node), space)
+        block = layer.block if layer is not None else _block(space, path_of(node))
+        ins, outs = (
+            _inside(space, index, block) for index in _layouts(node, layer, adds.get(node), space)
+        )
         parts.append(
             Part(
                 name=node.name,
@@ -95,7 +99,7 @@ def find_parts(model: nn.Module, space: Space) -> list[Part]:
                 layer=last_layer,
                 ins=ins,
                 outs=outs,
-                block=layer.block if layer is not None else _block(space, path_of(node)),
+                block=block,
                 original_only=layer is not None and layer.original_only,
                 is_matrix=layer is not None and layer.kind not in ("norm", "constant"),
                 is_add=node in adds,
@@ -116,6 +120,15 @@ def _layouts(
         return None, space.layout_of[node]
     known = [space.layout_of[n] for n in node.all_input_nodes if n in space.layout_of]
     return None, known[0] if known else None
+
+
+def _inside(space: Space, index: int | None, block: Block) -> int | None:
+    """The layout inside of a block: the end of a stage has that of its last block that is kept, but
+    what is done in a block is done only if that one is kept."""
+    match space.layouts[index] if index is not None else None:
+        case StageOutput(_, stage, parts) if block is not None and block[0] == stage:
+            return parts[block[1]]
+    return index
 
 
 def _block(space: Space, path: str) -> Block:

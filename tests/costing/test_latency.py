@@ -1,0 +1,179 @@
+"""Budgets in milliseconds, with times by a made-up law: exact against going through all shapes."""
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import transformable as tas
+from support.made_up_latency import made_up_latency
+from support.networks import NETWORKS
+from transformable.costing.budget import BandError, Budget, limit_of, settle
+from transformable.costing.expected_cost import Expectation
+from transformable.costing.latency import Surface
+from transformable.searching.derive import derive
+from transformable.settings import Residual
+
+
+def few_choices(space: tas.Space, shapes: int = 200) -> tas.Space:
+    """The same space with so few candidates that all shapes can be gone through."""
+    candidates = space.candidates
+    for name in sorted(candidates, key=lambda name: (name[::-1], name)):
+        if math.prod(map(len, candidates.values())) <= shapes:
+            break
+        candidates[name] = candidates[name][-1:]
+    return replace(
+        space,
+        widths={name: candidates[name] for name in space.widths},
+        depths={name: candidates[name] for name in space.depths},
+    )
+
+
+def made_up(name: str, residual: Residual) -> tuple[tas.Space, tas.SuperNet | nn.Module]:
+    make: Callable[[], nn.Module]
+    make, input_shape = NETWORKS.get(name, (partial(tas.models.build, name), (3, 16, 16)))
+    model = make()
+    space = tas.Space.trace(model, input_shape, ratios=(0.5, 1.0), residual=residual)
+    return few_choices(space), model
+
+
+def random_probabilities(space: tas.Space) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    return {
+        name: torch.randn(len(sizes), generator=generator, dtype=torch.float64).softmax(0)
+        for name, sizes in space.candidates.items()
+    }
+
+
+def all_shapes(space: tas.Space, p: dict[str, Tensor]) -> list[tuple[float, tas.Shape]]:
+    """Every shape with its log-probability."""
+    found = []
+    for at in itertools.product(*(range(len(sizes)) for sizes in space.candidates.values())):
+        picks = dict(zip(space.candidates, at, strict=True))
+        log = sum(float(p[name][i].log()) for name, i in picks.items())
+        found.append((log, space.shape_at(picks)))
+    return found
+
+
+CASES = [
+    ("resnet20", "pad"),
+    ("resnet20", "project"),
+    ("mobilenet_v2", "pad"),
+    # two calls of one module; sums of widths; a stream that is padded; branches
+    *((name, "pad") for name in ("reused relu", "densenet", "padded resnet", "branches")),
+]
+
+
+@pytest.mark.parametrize(("name", "residual"), CASES)
+def test_the_expected_latency_and_the_most_probable_shape(name: str, residual: Residual) -> None:
+    space, model = made_up(name, residual)
+    latency = made_up_latency(model, space)
+    p = random_probabilities(space)
+    shapes = all_shapes(space, p)
+    costs = np.array([latency.cost(space, shape) for _, shape in shapes])
+    logs = np.array([log for log, _ in shapes])
+    expected = float(Expectation(space).latency(p, latency))
+    assert expected == pytest.approx(float(np.exp(logs) @ costs), rel=1e-6)  # whole nanoseconds
+    for part in (0.2, 0.5, 0.8):
+        value = costs.min() + part * (costs.max() - costs.min())
+        budget = Budget(metric="latency", value=value, low=0, high=0, latency=latency).within(0.02)
+        inside = (costs >= budget.low) & (costs <= budget.high)
+        if not inside.any():
+            with pytest.raises(BandError, match=f"no shape of this network has {budget.band}"):
+                derive(p, space, budget)
+            continue
+        derived = derive(p, space, budget)
+        assert budget.low <= derived.cost <= budget.high
+        assert derived.cost == latency.cost(space, derived.shape)
+        assert derived.log_probability == pytest.approx(logs[inside].max(), abs=1e-3)
+
+
+def test_both_limits_hold_and_the_second_costs_probability() -> None:
+    space, model = made_up("resnet20", "pad")
+    latency = made_up_latency(model, space)
+    p = random_probabilities(space)
+    shapes = all_shapes(space, p)
+    budget = Budget.of(0.9, space, tolerance=0.08)
+    alone = derive(p, space, budget)
+    share = (latency.cost(space, alone.shape) - 1) / latency.full
+    limit = limit_of(f"{share:.9f}", space, "latency", latency)
+    both = replace(budget, at_most=(limit,))
+    allowed = [
+        log
+        for log, shape in shapes
+        if budget.holds(tas.macs(space, shape)) and latency.cost(space, shape) <= limit.high
+    ]
+    derived = derive(p, space, both)
+    assert derived.log_probability < alone.log_probability
+    assert derived.log_probability == pytest.approx(max(allowed), abs=1e-3)
+    assert not both.exceeded(space, derived.shape)
+    assert both.exceeded(space, alone.shape).endswith(" ms are allowed")
+    assert both.target()["at_most"] == {"latency": limit.high / 1e6}
+
+
+def test_bilinear_between_and_straight_beyond() -> None:
+    surface = Surface((4, 8), (2, 4, 8), np.array([[1.0, 3.0, 5.0], [2.0, 7.0, 9.0]]))
+    expected = [[1.0, 3.0, 6.0], [1.5, 5.0, 8.0], [2.5, 9.0, 12.0]]
+    assert surface.at((4, 6, 10), (2, 4, 10)).tolist() == expected
+    assert Surface.from_dict(surface.to_dict()).at([5], [3]) == surface.at([5], [3])
+
+
+def test_budgets_in_milliseconds() -> None:
+    space, model = made_up("resnet20", "pad")
+    latency = made_up_latency(model, space)
+    half = Budget.of("0.9", space, metric="latency", latency=latency)
+    assert half.value == 0.9 * latency.full
+    time = f"{0.9 * latency.full / 1e6:.9f}ms"
+    assert Budget.of(time, space, metric="latency", latency=latency).value == pytest.approx(
+        half.value
+    )
+    assert half.target()["value"] == half.value / 1e6
+    assert half.target()["conditions"] == "torch at batch 1, 1 thread, on nowhere"
+    for amount, metric, message in (
+        ("3ms", "macs", "3ms is no number of MACs; use --metric latency"),
+        ("20M", "latency", "20M is no number of latency; write a time, such as 3ms"),
+        ("1us", "latency", "a budget of 1us is 0.001 ms, and this network can have 1.* ms"),
+        ("3 ns ms", "latency", "a budget is a fraction"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Budget.of(amount, space, metric=metric, latency=latency)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="latency needs times that were measured"):
+        Budget.of("0.5", space, metric="latency")
+
+
+def test_what_is_measured_corrects_the_times() -> None:
+    """A machine that takes 1.3 times what the table says is met at the second attempt."""
+    model = tas.models.build("resnet20")
+    space = tas.Space.trace(model, (3, 16, 16), ratios=(0.5, 1.0))
+    latency = made_up_latency(model, space)
+    p = random_probabilities(space)
+    measured: list[tas.Shape] = []
+
+    def timer(shape: tas.Shape) -> float:
+        measured.append(shape)
+        return 1.3 * latency.cost(space, shape)
+
+    timed = replace(latency, timer=timer)
+    budget = Budget.of(0.8, space, metric="latency", latency=timed, tolerance=0.04)
+    shape, cost = settle(lambda each: derive(p, space, each).shape, space, budget)
+    assert budget.holds(cost)
+    assert cost == pytest.approx(1.3 * latency.cost(space, shape), abs=1)
+    assert len(measured) == 2
+    assert not budget.holds(1.3 * latency.cost(space, measured[0]))
+
+
+def test_a_promise_that_cannot_be_kept_ends_with_the_nearest() -> None:
+    space, model = made_up("resnet20", "pad")
+    latency = made_up_latency(model, space)
+    timed = replace(latency, timer=lambda shape: 9.0 * latency.full)
+    budget = Budget.of(0.9, space, metric="latency", latency=timed)
+    p = random_probabilities(space)
+    _, cost = settle(lambda each: derive(p, space, each).shape, space, budget)
+    assert cost == round(9.0 * latency.full)
+    assert not budget.holds(cost)

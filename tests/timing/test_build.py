@@ -1,0 +1,230 @@
+"""Tables of latencies from networks whose times follow a law, which the tables must find."""
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, fx, nn
+
+import transformable as tas
+from support.networks import NETWORKS
+from transformable.costing.latency import Conditions
+from transformable.shape import Shape
+from transformable.slimming.slim import slim, slim_graph
+from transformable.timing import build, divisors, samples, table_file, timer
+from transformable.timing.parts import find_parts
+from transformable.timing.runtimes import node_times, whole_call
+from transformable.timing.stopwatch import Timing, time_calls
+
+HERE = Conditions(machine="here")
+OVERHEAD, CALL = 20_000.0, 700.0
+
+
+def law(module: Any, x: Tensor) -> float:
+    """Nanoseconds: steps of 8 channels in convolutions, straight lines in all else."""
+    if isinstance(module, nn.Conv2d):
+        steps = -(-module.out_channels // 8) * 8
+        work = steps * module.in_channels // module.groups * module.kernel_size[0] ** 2
+        return 3_000.0 + work * x.shape[-1] * x.shape[-2] / 40
+    return 500.0 + x.numel() / 10
+
+
+def times_by_law(network: fx.GraphModule, x: Tensor) -> dict[str, float]:
+    """The time of each node."""
+    found: dict[str, float] = {}
+
+    class Runner(fx.Interpreter):
+        def run_node(self, n: fx.Node) -> Any:
+            args, _ = self.fetch_args_kwargs_from_env(n)
+            if n.op.startswith("call") and isinstance(args[0], Tensor):
+                module = network.get_submodule(str(n.target)) if n.op == "call_module" else None
+                found[n.name] = law(module, args[0])
+                if type(module).__name__ == "PaddedAdd":
+                    found[n.name] *= 2.5
+            return super().run_node(n)
+
+    with torch.no_grad():
+        Runner(network.eval()).run(x)
+    return found
+
+
+@pytest.fixture
+def by_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No clock: a network takes what the law says, and a little for each call of a part."""
+
+    def whole(runtime: str, network: nn.Module, x: Tensor) -> Any:
+        traced = tas.Space.trace(network, tuple(x.shape[1:]))
+        nodes = times_by_law(slim_graph(network, traced, traced.full), x)
+        return SimpleNamespace(ms=(OVERHEAD + sum(CALL + 1.1 * t for t in nodes.values())) / 1e6)
+
+    def timed(calls: Mapping[str, Any], **_: Any) -> dict[str, Timing]:
+        times = {name: call.ms for name, call in calls.items()}
+        return {n: Timing(median_ms=t, low_ms=t, high_ms=t) for n, t in times.items()}
+
+    for module in (build, samples, timer):
+        if hasattr(module, "whole_call"):
+            monkeypatch.setattr(module, "whole_call", whole)
+        monkeypatch.setattr(module, "time_calls", timed)
+    monkeypatch.setattr(samples, "node_times", lambda _, net, x, rounds: times_by_law(net, x))
+    monkeypatch.setattr(samples, "RANDOM", 8)
+    monkeypatch.setattr(build, "LEVELS", 3)
+
+
+@pytest.mark.parametrize("name", ["padded resnet", "vgg"])
+def test_the_law_is_found(name: str, by_law: None) -> None:
+    model = NETWORKS[name][0]().eval()
+    space = tas.Space.trace(model, (3, 16, 16), ratios=(0.25, 0.5, 1.0))
+    measured = build.measure_latency(model, space, HERE)
+    assert measured.noise == 0
+    assert not measured.warning
+    latency = measured.latency
+    truth = timer.shape_timer(model, space, latency)
+    assert truth(space.full) == pytest.approx(latency.full)
+    generator = torch.Generator().manual_seed(1)
+    errors = []
+    for _ in range(8):
+        shape = space.sample(generator)
+        errors.append(abs(latency.cost(space, shape) / truth(shape) - 1))
+    assert max(errors) < 0.05
+    assert sum(latency.by_layer(space, space.full).values()) == pytest.approx(
+        latency.cost(space, space.full) - latency.constant, abs=1
+    )
+
+
+def test_parts_are_all_nodes_with_the_widths_that_they_depend_on() -> None:
+    model = tas.models.build("resnet20")
+    space = tas.Space.trace(model, (3, 16, 16))
+    parts = {part.name: part for part in find_parts(model, space)}
+    calls = [n.name for n in space.graph.nodes if n.op.startswith("call")]
+    assert list(parts) == calls
+    layers = {layer.name: layer for layer in space.layers}
+    conv = parts["stages_1_1_conv2"]
+    layer = layers["stages.1.1.conv2"]
+    assert (conv.ins, conv.outs, conv.block) == (layer.inputs, layer.outputs, ("stages.1", 1))
+    assert parts["stages_1_2_conv2"].kind == conv.kind
+    assert parts["stages_1_0_conv1"].kind != conv.kind  # it has a stride
+    assert (parts["add"].is_add, parts["relu_1"].is_add) == (True, False)
+    assert parts["relu_1"].layer == "stages.0.0.conv2"
+    assert model.training
+
+
+@pytest.mark.parametrize("name", ["resnet20", "branches", "densenet"])
+def test_a_network_in_graph_form_is_the_same_network(name: str) -> None:
+    model = (NETWORKS[name][0]() if name in NETWORKS else tas.models.build(name)).eval()
+    space = tas.Space.trace(model, (3, 16, 16))
+    x = torch.rand(2, 3, 16, 16)
+    sources = {node.name for node in space.graph.nodes}
+    for seed in range(3):
+        shape = space.sample(torch.Generator().manual_seed(seed))
+        graph = slim_graph(model, space, shape)
+        assert torch.equal(graph(x), slim(model, space, shape)(x))
+        assert {n.meta["source"] for n in graph.graph.nodes if n.op != "output"} <= sources
+
+
+def test_nodes_and_the_whole_are_timed() -> None:
+    """Real clocks: nothing is known of the times but that they are positive and complete."""
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 4)).eval()
+    space = tas.Space.trace(model, (3, 8, 8))
+    graph, x = slim_graph(model, space, space.full), torch.rand(2, 3, 8, 8)
+    times = node_times("torch", graph, x, rounds=3)
+    assert list(times) == ["_0", "_1", "_2", "_3"]
+    assert min(times.values()) > 0
+    fused = node_times("onnxruntime", graph, x, rounds=3)
+    assert set(fused) == {"_0", "_3"}  # the activation is in the convolution
+    assert min(fused.values()) > 0
+    for runtime in ("torch", "onnxruntime"):
+        call = whole_call(runtime, model, x)
+        outputs: Any = call()
+        got = outputs[0] if runtime == "onnxruntime" else outputs
+        torch.testing.assert_close(torch.as_tensor(got), model(x), rtol=1e-4, atol=1e-4)
+        assert time_calls({"a": call}, rounds=5)["a"].median_ms > 0
+
+
+def table(by_law: None, path: Path | None = None) -> Any:
+    model = NETWORKS["vgg"][0]()
+    space = tas.Space.trace(model, (3, 16, 16))
+    return model, space, table_file.find_latency(model, space, HERE, path=path)
+
+
+def test_a_table_is_built_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_law: None
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    model, space, first = table(by_law)
+    assert first.path.parent == tmp_path / "transformable" / "latency"
+    monkeypatch.setattr(table_file, "measure_latency", None)
+    again = table_file.find_latency(model, space, HERE)
+    assert again.seconds == first.seconds
+    for seed in range(4):
+        shape = space.sample(torch.Generator().manual_seed(seed))
+        one, two = (t.measured.latency.cost(space, shape) for t in (first, again))
+        assert one == two
+    # another runtime, batch or number of threads is another table
+    with pytest.raises(TypeError):
+        table_file.find_latency(model, space, replace(HERE, batch=8))
+
+
+def test_tables_that_are_not_ours_are_refused(tmp_path: Path, by_law: None) -> None:
+    path = tmp_path / "table.json"
+    model, space, made = table(by_law, path)
+    there = replace(HERE, machine="there")
+
+    def read(conditions: Conditions = HERE, space: tas.Space = space, **named: Any) -> Any:
+        return table_file.find_latency(model, space, conditions, path=path, **named)
+
+    with pytest.raises(
+        ValueError, match=r"measured on 'here', and this is 'there'.*--latency-machine"
+    ):
+        read(there)
+    named = read(there, machine="here")
+    assert named.measured.latency.timer is None  # it cannot be measured here
+    assert named.measured.latency.full == made.measured.latency.full
+    with pytest.raises(ValueError, match="measured with batch 1, not 8"):
+        read(replace(HERE, batch=8))
+    with pytest.raises(ValueError, match="for another network, or for images of another size"):
+        read(space=tas.Space.trace(model, (3, 16, 16), residual="tied"))
+    content = path.read_text()
+    for broken in (content[:-40], content.replace('"times"', '"tims"'), "[]", "{}"):
+        path.write_text(broken)
+        with pytest.raises(ValueError, match=r"table\.json is no table of latencies"):
+            read()
+    path.write_text(content.replace('"version": 1', '"version": 7'))
+    with pytest.raises(ValueError, match="has version 7, not 1: measure it again"):
+        read()
+
+
+@pytest.mark.parametrize(("steps", "divisor"), [(8, 8), (16, 16), (1, 1)])
+def test_multiples_that_pay(steps: int, divisor: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that computes so many channels at a time."""
+    monkeypatch.setattr(
+        divisors, "whole_call", lambda _, net, x: SimpleNamespace(width=net.out_channels)
+    )
+
+    def timed(calls: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            n: SimpleNamespace(median_ms=1 + 0.1 * -(-call.width // steps) * steps)
+            for n, call in calls.items()
+        }
+
+    monkeypatch.setattr(divisors, "time_calls", timed)
+    model = tas.models.build("resnet20")
+    space = tas.Space.trace(model, (3, 16, 16))
+    found = divisors.paying_divisor(model, space, HERE, torch.device("cpu"))
+    assert found.divisor == divisor
+    assert str(found).startswith(f"{divisor}, since widths in between are")
+
+
+def test_shapes_meet_in_all_combinations() -> None:
+    space = tas.Space.trace(NETWORKS["vgg"][0](), (3, 16, 16))
+    shapes: list[Shape] = samples.choose_shapes(space, 5)
+    assert shapes[0] == space.full
+    assert len(shapes) == 1 + 25 + samples.RANDOM
+    names = list(space.widths)
+    for one, two in itertools.pairwise(names):
+        pairs = {(shape.widths[one], shape.widths[two]) for shape in shapes[1:26]}
+        assert len(pairs) == 25
