@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import transformable as tas
+from support.made_up_latency import made_up_latency
 from support.method_inputs import context, images, network
 from transformable.costing.budget import Budget
 from transformable.data import Dataset
@@ -58,6 +59,23 @@ def test_inside_the_band_and_the_model_as_it_was(name: str, net: str) -> None:
         logits = result.model.eval()(torch.rand(2, 3, size, size))
     assert logits.shape[0] == 2
     assert logits.isfinite().all()
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "lccl"])
+def test_inside_the_band_of_a_latency(name: str) -> None:
+    net = "resnet20" if name == "tas-depth" else "vgg"
+    model, space = network(net)
+    budget = Budget.of(0.75, space, metric="latency", latency=made_up_latency(model, space))
+    result = load_method(name)(model, space, budget, context(space.input_shape[1]))
+    assert result.cost == budget.cost(space, result.shape)
+    assert budget.low <= result.cost <= budget.high
+
+
+def test_gates_save_no_time() -> None:
+    model, space = network("vgg")
+    budget = Budget.of(0.75, space, metric="latency", latency=made_up_latency(model, space))
+    with pytest.raises(ValueError, match="lccl saves neither parameters nor time"):
+        load_method("lccl")(model, space, budget, context(space.input_shape[1]))
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -12,6 +12,7 @@ from torch import nn
 
 from ..atomic_files import weights_as_bytes
 from ..costing.budget import Budget
+from ..costing.latency import Latency
 from ..data import Data, Dataset, as_dataset
 from ..methods import Method, load_method
 from ..networks.blueprint import Blueprint
@@ -21,6 +22,7 @@ from ..runs.progress import Progress
 from ..runs.run_folder import Run
 from ..settings import Distilling, Metric, Searching, Training
 from ..shape import Shape
+from ..timing.table_file import conditions_here, find_latency
 from ..tracing.space import Space
 from ..training.checks import check_model
 from ..training.devices import make_fabric
@@ -72,6 +74,7 @@ def prune(
     score: OwnScore | None = None,
     method: str | Method = "tas",
     metric: Metric = "macs",
+    latency: Latency | None = None,
     tolerance: float = 0.05,
     trained: bool = False,
     training: Training | None = None,
@@ -90,6 +93,10 @@ def prune(
     model and a batch (images, targets): ``objective`` calls the model once and gives the loss, a
     number; ``score``, where higher is better, gives the mean of the batch, or a number for each
     image.
+
+    With the metric latency, ``budget`` is a time ("3ms") or a fraction of what the unpruned network
+    takes on this machine: in PyTorch, for one image, with one thread, unless a ``latency`` is given
+    that was measured otherwise (``timing.table_file.find_latency``).
 
     Say ``trained=True`` if the model is trained already. The settings of the three trainings (the
     unpruned network, the search, the small network) are those of the preset quick unless given.
@@ -113,12 +120,16 @@ def prune(
     name = data.info.name
     preset = PRESETS["quick"]
     space = space or Space.trace(model, data.info.input_shape)
+    fabric = fabric or make_fabric()
+    if metric == "latency" and latency is None:
+        here = conditions_here("torch", 1, 1, fabric.device)
+        latency = find_latency(model, space, here, device=fabric.device).measured.latency
     job = PruningJob(
         model=copy.deepcopy(model),
         trained=trained,
         dataset=data,
         space=space,
-        budget=Budget.of(budget, space, metric=metric, tolerance=tolerance),
+        budget=Budget.of(budget, space, metric=metric, tolerance=tolerance, latency=latency),
         method=load_method(method) if isinstance(method, str) else method,
         method_name=method if isinstance(method, str) else getattr(method, "__name__", "own"),
         training=training or preset.teacher(name),
@@ -133,7 +144,7 @@ def prune(
         ),
         source={"model": type(model).__name__, "data": name, "seed": seed, **data.task.names()},
     )
-    session = Session(seed=seed, fabric=fabric or make_fabric(), progress=progress or Progress())
+    session = Session(seed=seed, fabric=fabric, progress=progress or Progress())
     if out is None:
         return run_job(job, session)
     job.check(session)

@@ -1,0 +1,127 @@
+"""The whole job for a budget in milliseconds, on a machine whose times follow a law."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.timed_by_law import OVERHEAD, time_by_law
+from support.tiny_prune import OPTIONS, prepare
+from transformable.cli.entry import main
+from transformable.timing import table_file
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(prepare(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(table_file, "processor", lambda: "a processor")
+    time_by_law(monkeypatch)
+    return tmp_path
+
+
+LATENCY = [*OPTIONS, "--metric=latency", "--teacher-epochs=1", "--search-epochs=1", "--epochs=1"]
+
+
+def result(folder: str = "run") -> Any:
+    return json.loads(Path(folder, "result.json").read_text())
+
+
+@pytest.mark.parametrize("method", ["tas", "uniform"])
+def test_the_network_takes_what_was_promised(
+    here: Path, capsys: pytest.CaptureFixture[str], method: str
+) -> None:
+    assert main([*LATENCY, "--budget=0.7", f"--method={method}", "--out=run", "--no-export"]) == 0
+    found = result()
+    target, after = found["target"], found["after"]
+    assert target["metric"] == "latency"
+    assert target["value"] == pytest.approx(0.7 * found["before"]["latency"], rel=1e-3)
+    assert target["conditions"] == "torch at batch 1, 1 thread, on a processor"
+    assert target["low"] <= after["latency"] <= target["high"]
+    assert after["latency"] == pytest.approx(found["timed"]["after"]["median_ms"], rel=1e-3)
+    rows = found["layers"]
+    whole = sum(row["us_before"] for row in rows)
+    assert whole == pytest.approx(1000 * found["before"]["latency"] - OVERHEAD / 1e3, rel=0.02)
+    assert sum(row["us_after"] for row in rows) < whole
+    shown = capsys.readouterr().out
+    assert "promise: held" in shown
+    page = Path("run", "report.html").read_text()
+    assert "µs before" in page
+    assert "lies in the band of" in page
+
+
+def test_milliseconds_beside_macs(here: Path) -> None:
+    macs = [*OPTIONS, "--teacher-epochs=1", "--search-epochs=1", "--epochs=1", "--no-export"]
+    assert main([*macs, "--budget=0.5", "--out=alone"]) == 0
+    alone = result("alone")
+    from_table = ["--budget=0.5", "--at-most=latency=0.8", "--out=both"]
+    assert main([*macs, *from_table, "--teacher=alone"]) == 0
+    both = result("both")
+    assert both["target"]["low"] <= both["after"]["macs"] <= both["target"]["high"]
+    assert list(both["target"]["at_most"]) == ["latency"]
+    assert "timed" not in alone
+
+
+def test_one_table_for_all_commands(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    latency = ["latency", "--model=net.py:net", "--data=npz:tiny.npz"]
+    assert main([*latency, "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert first["machine"] == "a processor"
+    assert 0 < first["smallest_ms"] < first["latency_ms"]
+    monkeypatch.setattr(table_file, "measure_latency", None)
+    assert main([*latency, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == first
+    assert main(latency) == 0
+    assert "stage.0.conv" in capsys.readouterr().out
+    search = ["search", "--model=net.py:net", "--data=npz:tiny.npz", "--epochs=1"]
+    more = ["--metric=latency", "--budget=0.8", "--batch-size=16", "--pretrain-epochs=0"]
+    assert main([*search, *more, "--out=searched", "--json"]) == 0
+    searched = json.loads(capsys.readouterr().out)
+    assert searched["target"]["low"] <= searched["latency"] <= searched["target"]["high"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--budget=3ms"], "3ms is no number of MACs; use --metric latency"),
+        (["--metric=latency", "--budget=1ns"], "a budget of 1ns is 1e-06 ms, and this network can"),
+        (["--metric=latency", "--budget=20M"], "20M is no number of latency"),
+        (
+            ["--metric=latency", "--latency-table=none.json"],
+            "none.json does not exist; tas latency",
+        ),
+        (["--metric=latency", "--latency-table=theirs.json"], "measured on 'another processor'"),
+        (["--metric=latency", "--runtime=onnxruntime"], "onnxruntime is not installed"),
+        (["--at-most=latency=1ns"], "at most 1e-06 ms is below the smallest shape"),
+        (["--at-most=watts=3"], "metric must be one of macs, params, latency, not 'watts'"),
+        (["--at-most=macs=3M"], "the budget itself is of macs"),
+        (["--divisor=0"], "divisor must be a whole number or auto, not '0'"),
+    ],
+)
+def test_bad_input_is_one_line_and_2(
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    message: str,
+) -> None:
+    latency = ["latency", "--model=net.py:net", "--data=npz:tiny.npz"]
+    if "--latency-table=theirs.json" in options:
+        monkeypatch.setattr(table_file, "processor", lambda: "another processor")
+        assert main([*latency, "--out=theirs.json"]) == 0
+        monkeypatch.setattr(table_file, "processor", lambda: "a processor")
+    if "--runtime=onnxruntime" in options:
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    elif any("latency" in option for option in options) and "none.json" not in options[-1]:
+        assert main(latency) == 0  # so that nothing is said of measuring
+    capsys.readouterr()
+    assert main([*OPTIONS, "--out=run", *options]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("tas: error: ")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not Path("run", "search").exists()
