@@ -84,7 +84,7 @@ class _Views(TorchDataset[str]):
     """A view of each photo, for training in (seed, epoch) or else for evaluation.
 
     The views of a batch are written to one of several places in memory that all processes share:
-    sending them from one process to the other takes a seventh of the time of decoding. The array is
+    sending them through a pipe takes a good part of the time of decoding. The array is
     Python's, which knows how little shared memory containers have; torch's tensors do not.
     """
 
