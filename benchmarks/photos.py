@@ -27,7 +27,9 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from transformable import data
+from transformable.cli.allocator import keep_memory
 from transformable.data.folder import PhotoSplit
+from transformable.data.photos import crop_box
 
 SIZE = 224
 
@@ -42,6 +44,7 @@ def main() -> None:
     parser.add_argument("--photos", type=int, default=480, help="least number in an epoch")
     parser.add_argument("--search", action="store_true", help="also compare the estimates")
     args, options = parser.parse_known_args()  # the others are for tas search
+    keep_memory()  # as every command does
     result: dict[str, Any] = {"workers": args.workers, **reading(args)}
     if args.search:
         result |= estimates(args, options)
@@ -95,18 +98,22 @@ def processor_seconds() -> float:
 
 
 class Resized(TorchDataset[NDArray[np.uint8]]):
-    """Photos that Pillow decodes and resizes, and nothing else."""
+    """Photos of which Pillow decodes and resizes a crop, drawn as in training, and nothing else."""
 
     def __init__(self, paths: tuple[Path, ...]) -> None:
-        self.paths = paths
+        self.paths, self.random = paths, np.random.default_rng(0)
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def __getitem__(self, index: int) -> NDArray[np.uint8]:
         with Image.open(self.paths[index]) as image:
-            small = image.convert("RGB").resize((SIZE, SIZE), Image.Resampling.BILINEAR)
-        return np.array(small)
+            left, top, width, height = crop_box(image.width, image.height, self.random)
+            photo = image if image.mode == "RGB" else image.convert("RGB")
+            small = photo.resize(
+                (SIZE, SIZE), Image.Resampling.BILINEAR, box=(left, top, left + width, top + height)
+            )
+        return np.asarray(small)
 
 
 def estimates(args: argparse.Namespace, options: list[str]) -> dict[str, float]:

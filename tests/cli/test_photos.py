@@ -55,7 +55,8 @@ def test_the_size_of_the_images(here: Path) -> None:
     mean, std = (torch.tensor(each).view(3, 1, 1) for each in (dataset.info.mean, dataset.info.std))
     seen = next(dataset.test.ordered(1))[0][0] * std
     pixels = (seen + mean).round().permute(1, 2, 0).numpy()
-    assert np.array_equal(pixels, whole[1:25, 1:25])
+    # torch resizes as Pillow does, to one of 255 levels
+    assert np.abs(pixels - whole[1:25, 1:25]).max() <= 1
 
 
 @pytest.mark.parametrize(

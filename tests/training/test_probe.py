@@ -1,6 +1,7 @@
 """Estimates of time and memory from a few steps."""
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -28,30 +29,63 @@ def test_larger_steps_follow_from_small_ones(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(time, "perf_counter", lambda: clock)
     monkeypatch.setattr(probing, "_peak_memory", lambda device: memory)
 
+    def forget(device: torch.device) -> None:
+        nonlocal memory
+        memory = 100
+
+    monkeypatch.setattr(probing, "_forget_peak", forget)
+
     def step(count: int) -> None:
         nonlocal clock, memory
         tried.append(count)
-        clock += 0.05 * count
+        clock += 0.2 * count
         memory = max(memory, 200 + 20 * count)
+
+    def forward(count: int) -> None:
+        nonlocal memory
+        memory = max(memory, 200 + 6 * count)
 
     phases = [
         Phase(name="slow", step=step, images=1000, at_once=64),
-        Phase(name="forward", step=lambda count: None, images=500, at_once=64),
+        Phase(name="forward", step=forward, images=500, at_once=256),
     ]
-    seen = probe(phases, data().train, torch.device("cpu"))
-    # 4 images take 0.2 s, so 10 take half a second: that is tried once
+    seen = probe(lambda: phases, data().train, torch.device("cpu"))
+    # 4 images take 0.8 s, so 10 take two seconds: that is tried once
     assert tried == [4, 4, 10]
-    assert seen.seconds["slow"] == pytest.approx(50.0)
-    assert seen.step_seconds["slow"] == pytest.approx(3.2)
-    assert seen.total == pytest.approx(50.0, abs=0.1)
-    assert seen.memory == 200 + 20 * 64
+    assert seen.seconds["slow"] == pytest.approx(200.0)
+    assert seen.step_seconds["slow"] == pytest.approx(12.8)
+    assert seen.total == pytest.approx(200.0, abs=0.1)
+    # each phase with as many images as it has: the forward one with 256 needs more
+    assert seen.memory == 200 + 6 * 256
 
 
 def test_quick_steps_are_tried_as_they_are() -> None:
     tried: list[int] = []
     phases = [Phase(name="quick", step=tried.append, images=1000, at_once=64)]
-    probe(phases, data().train, torch.device("cpu"))
+    probe(lambda: phases, data().train, torch.device("cpu"))
     assert tried == [4, 4, 64, 64, 64, 64]
+
+
+def test_the_memory_of_a_part_is_free_for_the_next() -> None:
+    """The larger part comes first, and does not count in the estimate of the smaller one."""
+
+    def part(size: int) -> Callable[[], list[Phase]]:
+        def make() -> list[Phase]:
+            held = torch.ones(size * 2**18)  # so many MiB
+
+            def step(count: int) -> float:
+                return float(held[0]) + float(torch.ones(count * 2**18)[0])  # a MiB for each image
+
+            return [Phase(name="part", step=step, images=100, at_once=32)]
+
+        return make
+
+    cpu, split = torch.device("cpu"), data().train
+    small = probe(part(1), split, cpu).memory
+    large = probe(part(300), split, cpu).memory
+    small_again = probe(part(1), split, cpu).memory
+    assert large - small == pytest.approx(299 * 2**20, abs=20 * 2**20)
+    assert small_again == pytest.approx(small, abs=20 * 2**20)
 
 
 def test_what_a_search_does_before_its_first_step_is_counted() -> None:

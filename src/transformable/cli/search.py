@@ -1,6 +1,7 @@
 """What ``tas search`` does."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from ..settings import Training, plain_values
 from ..shape import Shape
 from ..tracing.space import Space
 from ..training.dry_run import training_phases
-from ..training.probe import probe
+from ..training.probe import Phase, probe
 from ..training.session import Session
 from ..training.train import check_steps, preserve_random_state
 from ..training.train import train as train_network
@@ -200,14 +201,18 @@ def _dry_run(
 ) -> DryRunOutcome:
     """Do a few steps of the search, and estimate the whole from them."""
     fabric = session.fabric
-    phases = search_phases(model, dataset, [budget], options, space=space, fabric=fabric)
+    parts: list[Callable[[], list[Phase]]] = []
     if options.pretrains():
         training = _pretraining(options)
-        phases += training_phases("training", model, dataset, training, fabric)
+        parts.append(lambda: training_phases("training", model, dataset, training, fabric))
+    parts.append(
+        lambda: search_phases(model, dataset, [budget], options, space=space, fabric=fabric)
+    )
     with preserve_random_state(fabric):
-        seen = probe(phases, dataset.train, fabric.device)
-    parts = images_of(dataset.train, options, options.seed)
-    steps = options.epochs * min(part.steps(options.batch_size) for part in parts)
+        seen = [probe(part, dataset.train, fabric.device) for part in parts]
+    seconds = {name: value for part in seen for name, value in part.seconds.items()}
+    splits = images_of(dataset.train, options, options.seed)
+    steps = options.epochs * min(split.steps(options.batch_size) for split in splits)
     result = {
         "shapes": f"10^{math.log10(space.count):.1f}",
         "layers": len(space.widths),
@@ -216,9 +221,9 @@ def _dry_run(
         f"full_{budget.metric}": in_units(budget.metric, budget.cost(space, space.full)),
         "target": budget.target(),
         "steps": steps,
-        "seconds_per_step": seen.seconds["searching"] / max(1, steps),
-        "parts": dict(seen.seconds),
-        "seconds": seen.total,
-        "memory_bytes": seen.memory,
+        "seconds_per_step": seconds["searching"] / max(1, steps),
+        "parts": seconds,
+        "seconds": sum(seconds.values()),
+        "memory_bytes": max(part.memory for part in seen),
     }
     return DryRunOutcome(title=f"{options.model} on {options.data}: a search", result=result)

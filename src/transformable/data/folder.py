@@ -1,10 +1,12 @@
 """Photos in one folder per class, decoded by worker processes."""
 
+import ctypes
+import math
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from multiprocessing import RawArray
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 import torch
@@ -20,6 +22,11 @@ from .photos import SIZE, SUFFIXES, decode, evaluation_view, training_view
 from .stratify import stratified
 
 __all__ = ["PhotoSplit", "info", "load"]
+
+PREFETCHED = 2  # batches that each worker decodes ahead
+DECODED = (
+    4  # photos before their views are cut: what follows is quicker when it is repeated at once
+)
 
 # ImageNet's, in units of 0 to 255
 _MEAN = torch.tensor((0.485, 0.456, 0.406)) * 255
@@ -44,56 +51,86 @@ class PhotoSplit(Split):
         return replace(self, paths=paths, labels=self.labels[indexes])
 
     def _augmented(self, plan: dict[int, Tensor], seed: int, epoch: int, own: slice) -> Batches:
-        own_plan = [indexes[own] for indexes in plan.values()]
-        return self._batches(own_plan, _Views(self.paths, self.size, (seed, epoch)))
+        return self._batches([indexes[own] for indexes in plan.values()], (seed, epoch))
 
     def _plain(self, plan: list[Tensor]) -> Batches:
-        return self._batches(plan, _Views(self.paths, self.size, None))
+        return self._batches(plan, None)
 
-    def _batches(self, plan: list[Tensor], views: "_Views") -> Batches:
+    def _batches(self, plan: list[Tensor], epoch: tuple[int, int] | None) -> Batches:
         if not plan:
             return
+        workers = min(self.workers, _processors(), len(plan))
+        # one place for the batch that is normalised and one for each that is decoded meanwhile
+        places = 1 + PREFETCHED * workers
+        views = _Views(self.paths, self.size, epoch, places, max(map(len, plan)))
         loader = DataLoader(
             views,
-            batch_sampler=[indexes.tolist() for indexes in plan],
-            collate_fn=_collate,
-            num_workers=min(self.workers, _processors(), len(plan)),
+            batch_sampler=[[n % places, *indexes.tolist()] for n, indexes in enumerate(plan)],
+            collate_fn=str,
+            num_workers=workers,
+            prefetch_factor=PREFETCHED if workers else None,
             # its own, because a loader otherwise draws from the global one at every epoch, and a
             # run resumed in the middle of an epoch would draw once more than one that was not
             generator=torch.Generator(),
         )
-        for indexes, images in zip(plan, loader, strict=True):
-            if isinstance(images, str):
-                raise ValueError(images)
-            x = torch.from_numpy(images).permute(0, 3, 1, 2)
+        for n, (indexes, message) in enumerate(zip(plan, loader, strict=True)):
+            if message:
+                raise ValueError(message)
+            x = torch.from_numpy(views.place(n % places)[: len(indexes)]).permute(0, 3, 1, 2)
             yield normalise(x, self.mean, self.std), self.labels[indexes]
 
 
-class _Views(TorchDataset[NDArray[np.uint8] | str]):
+class _Views(TorchDataset[str]):
     """A view of each photo, for training in (seed, epoch) or else for evaluation.
 
-    A photo that cannot be decoded gives the message about it: an exception that crosses processes
-    becomes pages of traceback.
+    The views of a batch are written to one of several places in memory that all processes share:
+    sending them through a pipe takes a good part of the time of decoding. The array is
+    Python's, which knows how little shared memory containers have; torch's tensors do not.
     """
 
-    def __init__(self, paths: tuple[Path, ...], size: int, epoch: tuple[int, int] | None) -> None:
+    def __init__(
+        self,
+        paths: tuple[Path, ...],
+        size: int,
+        epoch: tuple[int, int] | None,
+        places: int,
+        batch_size: int,
+    ) -> None:
         self.paths, self.size, self.epoch = paths, size, epoch
+        self._shape = (places, batch_size, size, size, 3)
+        self._memory = RawArray(ctypes.c_uint8, math.prod(self._shape))
 
-    def __getitem__(self, index: int) -> NDArray[np.uint8] | str:
+    def place(self, number: int) -> NDArray[np.uint8]:
+        """Memory for the views of a batch, as (N, H, W, C)."""
+        places = np.frombuffer(memoryview(self._memory), np.uint8).reshape(self._shape)
+        return cast(NDArray[np.uint8], places[number])
+
+    def __getitems__(self, batch: list[int]) -> str:
+        """Decode photos into a place: its number is the first of ``batch``. The answer is empty.
+
+        A photo that cannot be decoded gives the message about it: an exception that crosses
+        processes becomes pages of traceback.
+        """
+        number, *indexes = batch
+        place = self.place(number)[: len(indexes)]
         try:
-            image = decode(self.paths[index])
-            if self.epoch is None:
-                return evaluation_view(image, self.size)
-            return training_view(image, generator("photo", *self.epoch, index), self.size)
+            for start in range(0, len(indexes), DECODED):
+                some = slice(start, start + DECODED)
+                for row, view in zip(place[some], self._views(indexes[some]), strict=True):
+                    row[:] = view
         except ValueError as error:
             return str(error)
+        return ""
 
-
-def _collate(views: Sequence[NDArray[np.uint8] | str]) -> NDArray[np.uint8] | str:
-    # an array, because tensors travel in shared memory, of which containers have little
-    messages = [view for view in views if isinstance(view, str)]
-    arrays = [view for view in views if not isinstance(view, str)]
-    return messages[0] if messages else np.stack(arrays)
+    def _views(self, indexes: list[int]) -> list[NDArray[np.uint8]]:
+        images = [decode(self.paths[index]) for index in indexes]
+        if self.epoch is None:
+            return [evaluation_view(image, self.size) for image in images]
+        randoms = [generator("photo", *self.epoch, index) for index in indexes]
+        return [
+            training_view(image, random, self.size)
+            for image, random in zip(images, randoms, strict=True)
+        ]
 
 
 def _processors() -> int:

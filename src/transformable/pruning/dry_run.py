@@ -1,5 +1,6 @@
 """An estimate of the time and memory of a pruning job, from a few steps of each of its parts."""
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -9,9 +10,10 @@ from ..searching.dry_run import search_phases
 from ..shape import Shape
 from ..slimming.slim import slim
 from ..timing.stopwatch import MIN_ROUNDS, ROUNDS, SECONDS
+from ..training.calibration import sample_images
 from ..training.distill import distillation
-from ..training.dry_run import training_phases
-from ..training.probe import Estimate, Phase, probe
+from ..training.dry_run import forward_phase, training_phases
+from ..training.probe import FEW, Estimate, Phase, probe
 from ..training.session import Session
 from ..training.train import preserve_random_state
 from .job import PruningJob
@@ -49,32 +51,52 @@ def estimate_job(job: PruningJob, session: Session) -> JobEstimate:
     fabric, data = session.fabric, job.dataset
     small = slim(job.model, job.space, _small_shape(job))
     student = replace(job.distilling, epochs=job.student_epochs(job.searching.epochs))
-    objective = None
-    if "kd" in student.transfer:
-        objective = distillation(job.model, data, student, fabric)
-    parts: dict[str, list[Phase]] = {
-        TEACHER: training_phases("teacher", job.model, data, job.training, fabric),
-        STUDENT: training_phases("student", small, data, student, fabric, objective=objective),
-    }
-    if job.method_name in SEARCHES:
+
+    def teacher() -> list[Phase]:
+        training, tests = training_phases("teacher", job.model, data, job.training, fabric)
+        return [replace(tests, images=len(data.test))] if job.trained else [training, tests]
+
+    def search() -> list[Phase]:
+        if job.method_name not in SEARCHES:
+            return training_phases("search", job.model, data, job.searching, fabric)[:1]
         budgets = job.budgets or [job.budget]
-        parts[SEARCH] = search_phases(
+        return search_phases(
             job.model, data, budgets, job.searching, space=job.space, fabric=fabric
         )
-    else:
-        parts[SEARCH] = training_phases("search", job.model, data, job.searching, fabric)[:1]
-    if job.trained:
-        parts[TEACHER] = [replace(parts[TEACHER][1], images=len(data.test))]
-    phases = [phase for part in parts.values() for phase in part]
+
+    def learning() -> list[Phase]:
+        objective = None
+        if "kd" in student.transfer:
+            objective = distillation(job.model, data, student, fabric)
+        return training_phases("student", small, data, student, fabric, objective=objective)
+
+    def speed() -> list[Phase]:
+        images = fabric.to_device(sample_images(data.train, FEW, 0).images)
+        networks = {
+            name: copy.deepcopy(net) for name, net in (("before", job.model), ("after", small))
+        }
+        phases = [
+            forward_phase(name, net.to(fabric.device), images, 0, job.large_batch, fabric)
+            for name, net in networks.items()
+        ]
+        return [replace(phase, decoded=False) for phase in phases]
+
     with preserve_random_state(fabric):
-        seen = probe(phases, data.train, fabric.device)
-    seconds = {
-        name: sum(seen.seconds[phase.name] for phase in parts[name])
-        for name in (TEACHER, SEARCH, STUDENT)
-    }
+        seen = {
+            name: probe(part, data.train, fabric.device)
+            for name, part in {
+                TEACHER: teacher,
+                SEARCH: search,
+                STUDENT: learning,
+                SPEED: speed,
+            }.items()
+        }
     return JobEstimate(
-        seconds={**seconds, SPEED: _speed_seconds(seen, phases, job.large_batch)},
-        memory=seen.memory,
+        seconds={
+            **{name: seen[name].total for name in (TEACHER, SEARCH, STUDENT)},
+            SPEED: _speed_seconds(seen[SPEED], job.large_batch),
+        },
+        memory=max(part.memory for part in seen.values()),
     )
 
 
@@ -86,13 +108,9 @@ def _small_shape(job: PruningJob) -> Shape:
         return job.space.full
 
 
-def _speed_seconds(seen: Estimate, phases: list[Phase], large_batch: int) -> float:
+def _speed_seconds(seen: Estimate, large_batch: int) -> float:
     """How long the timing of both networks will take, in PyTorch and in onnxruntime."""
-    at_once = {phase.name: phase.at_once for phase in phases}
-    each = sum(
-        seen.step_seconds[f"{name}: tests"] / at_once[f"{name}: tests"]
-        for name in ("teacher", "student")
-    )
+    each = sum(seen.step_seconds.values()) / large_batch
     total = 0.0
     for batch in (1, large_batch):
         once = each * batch

@@ -1,10 +1,15 @@
 """Estimate time and memory of long work from a few of its steps with few images."""
 
+import contextlib
+import ctypes
+import gc
+import platform
 import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -13,7 +18,8 @@ from ..data import Split
 __all__ = ["Estimate", "Phase", "extrapolated", "probe"]
 
 FEW = 4
-SECONDS = 0.5  # of a step with more images
+SECONDS = 2.0  # of a step with more images
+SHORT = 0.5
 REPEATS = 3
 
 
@@ -48,39 +54,44 @@ class Estimate:
         return sum(self.seconds.values())
 
 
-def probe(phases: Sequence[Phase], split: Split, device: torch.device) -> Estimate:
-    """Do the steps with few images, then with as many as take half a second, or twice as many.
+def probe(make: Callable[[], Sequence[Phase]], split: Split, device: torch.device) -> Estimate:
+    """Do a few steps of each phase of a part of the work; larger steps follow from these.
 
-    Time and memory grow with the images, so larger steps follow from these. All phases are done
-    with few images before any is done with more: what memory the largest needs is then seen.
+    What the part needs is made here and freed at the end, so that the next part finds the memory
+    that it would find in the work itself.
     """
-    at_once = max(phase.at_once for phase in phases)
-    few = min(FEW, at_once)
-    slowest = 0.0
-    for phase in phases:
-        phase.step(few)  # the first takes longer
-        slowest = max(slowest, _timed(phase.step, few))
-    first_peak = _peak_memory(device)
-    more = min(at_once, max(2 * few, int(few * SECONDS / slowest)))
-    per_image = {}
-    for phase in phases:
-        times = [_timed(phase.step, more)]
-        if times[0] < SECONDS:  # then the first counts for something, and there is time for others
-            times = [_timed(phase.step, more) for _ in range(REPEATS)]
-        per_image[phase.name] = statistics.median(times) / more
-    memory = extrapolated(few, first_peak, more, _peak_memory(device), at_once)
-    reading = _reading_seconds(split, few)
+    tried = [(phase, *_tried(phase, device)) for phase in make()]
+    reading = _reading_seconds(split, FEW)
     workers = getattr(split, "workers", 0)
-    for phase in phases:
+    per_image = {}
+    for phase, own, _ in tried:
         if phase.decoded:
-            own = per_image[phase.name]
             # worker processes decode while this one computes
-            per_image[phase.name] = max(own, reading / workers) if workers else own + reading
+            own = max(own, reading / workers) if workers else own + reading
+        per_image[phase.name] = own
     return Estimate(
-        seconds={phase.name: phase.images * per_image[phase.name] for phase in phases},
-        step_seconds={phase.name: phase.at_once * per_image[phase.name] for phase in phases},
-        memory=round(memory),
+        seconds={phase.name: phase.images * per_image[phase.name] for phase, _, _ in tried},
+        step_seconds={phase.name: phase.at_once * per_image[phase.name] for phase, _, _ in tried},
+        memory=round(max(memory for _, _, memory in tried)),
     )
+
+
+def _tried(phase: Phase, device: torch.device) -> tuple[float, float]:
+    """Seconds for an image, and bytes at the peak of a step.
+
+    The step is done with few images, then with as many as take two seconds, or twice as many.
+    """
+    few = min(FEW, phase.at_once)
+    _forget_peak(device)
+    phase.step(few)  # the first takes longer
+    seconds = _timed(phase.step, few)
+    first_peak = _peak_memory(device)
+    more = min(phase.at_once, max(2 * few, int(few * SECONDS / seconds)))
+    times = [_timed(phase.step, more)]
+    if times[0] < SHORT:  # then the first counts for something, and there is time for others
+        times = [_timed(phase.step, more) for _ in range(REPEATS)]
+    memory = extrapolated(few, first_peak, more, _peak_memory(device), phase.at_once)
+    return statistics.median(times) / more, memory
 
 
 def extrapolated(few: int, first: float, more: int, second: float, images: int) -> float:
@@ -107,9 +118,28 @@ def _reading_seconds(split: Split, images: int) -> float:
     return (time.perf_counter() - start) / len(x)
 
 
+def _forget_peak(device: torch.device) -> None:
+    """Let the peak start again from the memory that is in use, where the system can."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)  # what was freed and kept would count as used
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
 def _peak_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return _peak_since_start()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+
+
+def _peak_since_start() -> int:
     try:
         import resource
     except ImportError:  # Windows has none
