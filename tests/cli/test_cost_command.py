@@ -45,8 +45,9 @@ def test_published_networks(capsys: pytest.CaptureFixture[str]) -> None:
     assert listed[2]["accuracy"] == 92.88
 
 
-def test_other_sizes(capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = ("--size", "224", "--num-classes", "1000")
+@pytest.mark.parametrize("option", ["--image-size", "--size"])
+def test_other_sizes(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = (option, "224", "--num-classes", "1000")
     assert result(capsys, "--model", "resnet18", *sizes)["macs"] == 1814074344
 
 
@@ -86,7 +87,7 @@ def test_the_table_shows_rows_and_totals(capsys: pytest.CaptureFixture[str]) -> 
         (["--shape", "HUGE"], "the width of 'stem.0' must be an integer of 1 or more, not 1000"),
         (["--shape", "DEEP"], "a shape must be JSON of two levels"),
         (["--bogus"], "unknown option '--bogus'; known: model, data"),
-        (["--size", "0"], "size must be at least 1, not 0"),
+        (["--image-size", "0"], "image_size must be at least 1, not 0"),
         (["--residual", "zero"], "invalid choice 'zero' for argument '--residual'"),
         (["--residuals", "pad"], "unknown option '--residuals'; did you mean '--residual'"),
     ],

@@ -94,7 +94,8 @@ def cost(options: Cost, command: str) -> Outcome:
 
 def _sizes(options: Cost) -> tuple[tuple[int, int, int], int]:
     """The size of an image and the number of classes."""
-    shape = None if options.size is None else (3, options.size, options.size)
+    size = options.image_size
+    shape = None if size is None else (3, size, size)
     if shape is not None and options.num_classes is not None:
         return shape, options.num_classes
     info = data.info(options.data, options.data_dir)

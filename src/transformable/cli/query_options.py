@@ -109,7 +109,7 @@ class Cost(QueryOptions):
     """Dataset that says how large the images are and how many classes there are."""
     data_dir: Folder = None
     """Folder that holds the files of the dataset."""
-    size: Count = None
+    image_size: Annotated[Count, arg(aliases=["--size"])] = None
     """Height and width of the images, instead of the dataset's (with 3 channels)."""
     num_classes: Count = None
     """Number of classes, instead of the dataset's."""
