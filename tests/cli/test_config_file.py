@@ -198,7 +198,10 @@ def test_errors_name_the_section(tmp_path: Path) -> None:
         parse("prune", Prune, ["--search.arch-rl=1"])
     for words, message in (
         ("--search.lr=-1", "search.lr must be above 0, not -1.0"),
-        ("--train.accumulate=100", "train.accumulate must be at most the batch_size of 64, not 100"),
+        (
+            "--train.accumulate=100",
+            "train.accumulate must be at most the batch_size of 64, not 100",
+        ),
     ):
         with pytest.raises(ValueError, match="must be") as caught:
             parse("prune", Prune, [words])
