@@ -349,6 +349,31 @@ def test_a_network_in_bfloat16() -> None:
     )
 
 
+@pytest.mark.parametrize("wake", [torch.relu, torch.sigmoid])  # zeros stay zero, or not
+def test_a_forward_that_casts_to_bfloat16(wake: Any) -> None:
+    def run(net: Any, x: Tensor) -> Tensor:
+        x = wake(net.blocks(x.to(torch.bfloat16)))
+        return x.float()
+
+    torch.manual_seed(0)
+    network = Network(run=run)
+    network.blocks.bfloat16()
+    space = tas.Space.trace(network, (3, 8, 8))
+    assert (len(space.widths), len(space.depths), space.fixed) == (4, 1, {})
+    net = tas.SuperNet(network, space).train()
+    images = torch.randn(2, 3, 8, 8)
+    net(images).sum().backward()
+    for logits in net.architecture_parameters():
+        assert logits.grad is not None
+        assert logits.grad.isfinite().all()
+        assert logits.grad.any()
+    shape = space.smallest
+    net.eval()
+    torch.testing.assert_close(
+        net(images, draw_of(net, shape)), net.extract(shape)(images), rtol=0.05, atol=0.02
+    )
+
+
 def test_frozen_norms_stay_frozen() -> None:
     network = Network()
     for block in network.blocks[:2]:

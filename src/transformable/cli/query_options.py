@@ -100,7 +100,8 @@ class Cost(QueryOptions):
     """MACs and parameters of a network, layer by layer, exact.
 
     A MAC is a multiply-accumulate of a convolution or linear layer, for one image; the bias of a
-    linear layer counts one an output. The paper calls them FLOPs.
+    linear layer counts one per output channel, however many pixels or tokens the layer is applied
+    to. The paper calls them FLOPs.
     """
 
     model: str = "resnet20"
