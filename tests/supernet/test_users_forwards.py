@@ -318,6 +318,34 @@ def test_a_hook_may_permute_channels() -> None:
     assert set(space.widths) == {"stem", "blocks.2.conv"}
 
 
+def test_hooks_that_only_look_leave_widths_free() -> None:
+    network, seen = Network(), list[Any]()
+    network.stem.register_forward_hook(lambda module, given, output: seen.append(output.shape))
+    network.blocks[1].norm.register_forward_pre_hook(lambda module, given: seen.append(given))
+    assert set(agreeing_space(network).widths) == set(agreeing_space(Network()).widths)
+    assert seen
+
+
+def doubled_in_place(module: nn.Module, given: Any, output: Tensor) -> None:
+    output.mul_(2)
+
+
+def doubled_in_training(module: nn.Module, given: Any, output: Tensor) -> Tensor | None:
+    return 2 * output if module.training else None
+
+
+@pytest.mark.parametrize("hook", [doubled_in_place, doubled_in_training])
+def test_hooks_that_act_keep_the_width(hook: Any) -> None:
+    network = Network()
+    network.stem.register_forward_hook(hook)
+    space = tas.Space.trace(network, (3, 8, 8))
+    assert space.fixed["stem"] == "'stem' has a hook that may change its output"
+    network = Network()
+    network.stem.register_forward_pre_hook(lambda module, given: (2 * given[0],))
+    space = tas.Space.trace(network, (3, 8, 8))
+    assert space.fixed["stem"] == "'stem' has a hook that may change its input or its weights"
+
+
 def test_a_hook_of_a_block_is_part_of_the_graph() -> None:
     network = Network()
     network.blocks[1].register_forward_hook(lambda module, inputs, output: output * 2)

@@ -192,7 +192,7 @@ def test_hooks_that_make_weights_keep_them() -> None:
     network = Network(lambda n, x: n.c(n.b(n.a(x))), a=conv(3, 8), b=normed, c=conv(8, 2))
     space = tas.Space.trace(network, (3, 8, 8))
     assert space.widths == {}
-    assert space.fixed["b"] == "'b' has a hook that may make its weights"
+    assert space.fixed["b"] == "'b' has a hook that may change its input or its weights"
 
 
 class Standardised(nn.Conv2d):

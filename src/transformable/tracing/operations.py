@@ -27,6 +27,7 @@ from .axes import (
 )
 from .layer_operations import read_conv, read_custom, read_linear, read_norm, read_prelu
 from .layouts import Concat, Placed
+from .probing import hooks_only_observe
 from .reader import NetworkReader
 
 __all__ = ["read_operation"]
@@ -42,12 +43,11 @@ def read_operation(reader: NetworkReader, node: fx.Node) -> int | None:
             return reader.unknown(node, f"{name} is kept whole")
         if any(parameter in reader.shared for parameter in module.parameters()):
             return reader.unknown(node, f"the weights of {name} are used more than once")
-        if module._forward_pre_hooks:
-            return reader.unknown(node, f"{name} has a hook that may make its weights")
         if is_parametrized(module):
             return reader.unknown(node, f"the weights of {name} are computed from others")
-        if module._forward_hooks:
-            return reader.unknown(node, f"{name} has a hook that may change its output")
+        if _has_hooks_that_act(reader, node):
+            what = "input or its weights" if module._forward_pre_hooks else "output"
+            return reader.unknown(node, f"{name} has a hook that may change its {what}")
         operation = MODULES.get(type(module), read_custom)
     elif not reader.shape(node) and not any(map(reader.shape, node.all_input_nodes)):
         if any(source in reader.pieces for source in node.all_input_nodes):
@@ -61,6 +61,14 @@ def read_operation(reader: NetworkReader, node: fx.Node) -> int | None:
     if moved and operation not in ON_ANY_AXIS:
         operation = read_custom
     return operation(reader, node)
+
+
+def _has_hooks_that_act(reader: NetworkReader, node: fx.Node) -> bool:
+    """Whether a module has hooks that do more than to look at what passes through it."""
+    module, tensors = reader.module(node), reader.tensors(node)
+    if not module._forward_pre_hooks and not module._forward_hooks:
+        return False
+    return len(tensors) != 1 or not reader.probe(node, hooks_only_observe, reader.shape(tensors[0]))
 
 
 def read_channelwise(reader: NetworkReader, node: fx.Node) -> int | None:

@@ -11,6 +11,7 @@ from .network_graph import in_mode
 
 __all__ = [
     "children_behind_norm",
+    "hooks_only_observe",
     "keeps_channels_apart",
     "makes_channels_by_itself",
     "own_class",
@@ -134,6 +135,24 @@ def children_behind_norm(norm: nn.Module, shape: tuple[int, ...]) -> list[nn.Mod
         return _close(norm(x), plain)
 
     return list(norm.children()) if _holds_in_both_modes(same, norm, shape) else None
+
+
+def hooks_only_observe(module: nn.Module, shape: tuple[int, ...]) -> bool:
+    """Whether a module computes the same without its hooks, whatever its parameters are.
+
+    >>> layer = nn.Conv2d(4, 4, 1)
+    >>> _ = layer.register_forward_hook(lambda module, inputs, output: print(end=""))
+    >>> hooks_only_observe(layer, (2, 4, 3, 3))
+    True
+    """
+
+    def same(module: nn.Module, x: Tensor) -> bool:
+        bare = copy.deepcopy(module)
+        bare._forward_hooks.clear()
+        bare._forward_pre_hooks.clear()
+        return _close(module(x.clone()), bare(x.clone()))
+
+    return _holds_in_both_modes(same, module, shape)
 
 
 def own_class(module: nn.Module) -> type[nn.Module]:
