@@ -72,6 +72,26 @@ def test_the_table_shows_rows_and_totals(capsys: pytest.CaptureFixture[str]) -> 
     assert "178,071,234" in capsys.readouterr().out
 
 
+ATTENTION = """
+from torch import nn
+
+def net(num_classes, in_channels):
+    blocks = [nn.Sequential(nn.Conv2d(8, 8, 1), nn.Softmax(1)) for _ in range(3)]
+    layers = nn.Conv2d(in_channels, 8, 1), nn.LayerNorm(16), *blocks, nn.Flatten()
+    return nn.Sequential(*layers, nn.Linear(8 * 256, num_classes))
+"""
+
+
+def test_like_reasons_are_shown_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text(ATTENTION)
+    assert main(["cost", f"--model={tmp_path}/nets.py:net"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "width:" in line]
+    assert lines == [
+        "2.0 and 2 more keep their width: '2.1' is over the channels",
+        "0 and 1 more keep their width: '1' does not treat each channel by itself",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -22,8 +22,13 @@ def read_conv(reader: NetworkReader, node: fx.Node) -> int | None:
     [source] = node.all_input_nodes
     inputs, axes = reader.channels(source, 1), len(reader.shape(source))
     transposed = isinstance(module, _ConvTransposeNd)
-    if inputs is None or axes != module.weight.ndim or (transposed and module.groups > 1):
+    if inputs is None or axes != module.weight.ndim:
         return reader.unknown(node)
+    if transposed and module.groups > 1:
+        name = reader.describe(node)
+        return reader.unknown(
+            node, f"{name} is a transposed convolution in groups ({module.groups})"
+        )
     if transposed:
         return _free_layer(reader, node, "transposed conv", inputs)
     if module.groups == 1:

@@ -13,7 +13,7 @@ from torch import fx, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from ..layers import PaddedAdd
-from .adds import read_add, read_mul, read_padded_add
+from .adds import read_add, read_glu, read_mul, read_padded_add
 from .axes import (
     argument,
     read_channel_shuffle,
@@ -186,6 +186,7 @@ MODULES: dict[type, Operation] = {
     nn.PReLU: read_prelu,
     nn.Flatten: read_reshape,
     nn.Softmax: read_softmax,
+    nn.GLU: read_glu,
     nn.ChannelShuffle: read_channel_shuffle,
     PaddedAdd: read_padded_add,
 }
@@ -202,7 +203,7 @@ METHODS: dict[str, Operation] = {
     **dict.fromkeys(("split", "chunk", "tensor_split"), read_split),
     **dict.fromkeys(("size", "dim"), read_query),
     "softmax": read_softmax,
-    "expand_as": read_mul,
+    **dict.fromkeys(("maximum", "minimum", "expand_as"), read_mul),
 }
 
 
@@ -218,6 +219,8 @@ FUNCTIONS: dict[Any, Operation] = {
     **dict.fromkeys((operator.add, operator.iadd, torch.add), read_add),
     **dict.fromkeys((operator.mul, operator.imul, torch.mul), read_mul),
     **dict.fromkeys((operator.sub, operator.isub, torch.sub), read_mul),
+    **dict.fromkeys((torch.maximum, torch.minimum), read_mul),
+    F.glu: read_glu,
     **dict.fromkeys((operator.truediv, operator.itruediv, torch.div), read_scalar),
     **dict.fromkeys((torch.cat, torch.concat, torch.concatenate), read_cat),
     **dict.fromkeys((torch.mean, torch.sum, torch.amax), read_reduction),
@@ -234,6 +237,7 @@ FUNCTIONS: dict[Any, Operation] = {
 
 ON_ANY_AXIS: set[Operation] = {
     *(read_channelwise, read_sequential, read_add, read_mul, read_scalar, read_reduction, read_cat),
+    read_glu,
     *(read_reshape, read_permute, read_split, read_index, read_query, read_softmax, read_stack),
     *(read_conv, read_linear, read_norm, read_custom),
 }
