@@ -54,7 +54,7 @@ def test_networks_of_any_width_decide_alike() -> None:
 
 
 def same_sizes(net: Any, x: Tensor) -> Tensor:
-    y = net.conv(x)
+    y: Tensor = net.conv(x)
     return x + y if x.size(2) == y.size(2) and x.shape[2:] == y.shape[2:] else y
 
 
