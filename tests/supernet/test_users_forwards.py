@@ -326,6 +326,23 @@ def test_hooks_that_only_look_leave_widths_free() -> None:
     assert seen
 
 
+class Recorder:
+    """A hook that Python cannot copy."""
+
+    def __call__(self, module: nn.Module, given: Any, output: Tensor) -> None:
+        pass
+
+    def __deepcopy__(self, _: Any) -> "Recorder":
+        raise TypeError("cannot copy")
+
+
+def test_a_hook_that_cannot_be_copied_keeps_the_width() -> None:
+    network = Network()
+    network.stem.register_forward_hook(Recorder())
+    space = tas.Space.trace(network, (3, 8, 8))
+    assert space.fixed["stem"] == "'stem' has a hook that may change its output"
+
+
 def doubled_in_place(module: nn.Module, given: Any, output: Tensor) -> None:
     output.mul_(2)
 

@@ -31,7 +31,7 @@ def _run(root: nn.Module, graph: fx.Graph, shape: tuple[int, ...]) -> bool:
     """The output of a graph for images of this shape, if it depends on sizes alone."""
     like = next(root.parameters(), torch.empty(0))
     runner = fx.Interpreter(root, garbage_collect_values=False, graph=graph)
-    outcome = runner.run(torch.empty(shape, dtype=like.dtype))
+    outcome = runner.run(torch.empty(shape, dtype=like.dtype, device=like.device))
     last = next(node for node in graph.nodes if node.op == "output")
     for query, _, _ in _queries(last, lambda node: isinstance(runner.env.get(node), Tensor)):
         if _name(query) not in QUERIES:

@@ -167,17 +167,17 @@ def _holds_in_both_modes(
     like = next((t for t in (*module.parameters(), *module.buffers())), torch.empty(0))
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(shape, generator=generator).to(like.device).double()
-    twin = copy.deepcopy(module).double()
-    for parameter in twin.parameters():
-        # those that the network starts with may hide what it does, such as a factor of 0
-        parameter.data.copy_(torch.randn(parameter.shape, generator=generator))
     try:
+        twin = copy.deepcopy(module).double()
+        for parameter in twin.parameters():
+            # those that the network starts with may hide what it does, such as a factor of 0
+            parameter.data.copy_(torch.randn(parameter.shape, generator=generator))
         with torch.no_grad(), torch.random.fork_rng():
             with in_mode(twin, training=False):
                 holds = test(twin, x)
             with in_mode(twin, training=True):
                 return holds and (not _close(twin(x), twin(x)) or test(twin, x))
-    except Exception:  # a user's forward may raise anything
+    except Exception:  # a user's forward may raise anything, and so may a copy of a user's hook
         return False
 
 
