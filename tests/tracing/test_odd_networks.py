@@ -268,3 +268,14 @@ def test_channels_may_be_shuffled_in_any_way() -> None:
     assert space.fixed == {}
     # the stem's channels in the parts that the halves of later blocks take, and what is inside
     assert len(space.widths) == 9
+
+
+def test_a_function_in_a_long_network_is_run() -> None:
+    def run(net: Any, x: Tensor) -> Any:
+        x = net.a(x)
+        for _ in range(400):
+            x = x.relu()
+        return net.b(torch.erf(x))
+
+    network = Network(run, a=conv(3, 8), b=conv(8, 2))
+    assert tas.Space.trace(network, (3, 4, 4)).fixed == {}

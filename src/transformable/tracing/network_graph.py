@@ -226,6 +226,9 @@ class NodeCall(nn.Module):
         super().__init__()
         self.node = [node]
 
+    def __deepcopy__(self, _: Any) -> "NodeCall":
+        return NodeCall(*self.node)  # a copy of the node would be one of the whole graph
+
     def forward(self, x: Tensor) -> Any:
         [node] = self.node
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda _: x)
