@@ -279,3 +279,15 @@ def test_a_function_in_a_long_network_is_run() -> None:
 
     network = Network(run, a=conv(3, 8), b=conv(8, 2))
     assert tas.Space.trace(network, (3, 4, 4)).fixed == {}
+
+
+def test_layers_on_parts_of_images_are_counted() -> None:
+    def run(net: Any, x: Tensor) -> Any:
+        x = net.a(x)
+        parts = x.reshape(-1, 4, 8, 8)
+        return net.c(net.b(parts).reshape(-1, 8, 8, 8))
+
+    network = Network(run, a=conv(3, 8), b=conv(4, 4), c=conv(8, 2))
+    space = check(network)
+    assert tas.macs(space, space.full) == 64 * (3 * 8 + 2 * 4 * 4 + 8 * 2)
+    assert "b" in space.fixed
