@@ -22,7 +22,7 @@ test: $(STAMP)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist worksteal
 
 format: $(STAMP)
 	$(BIN)/ruff format

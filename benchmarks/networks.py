@@ -11,7 +11,6 @@ that fails is an error, not a row.
 
 import argparse
 import re
-from collections import Counter
 
 import torch
 from torch import nn
@@ -20,6 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import transformable as tas
 from transformable.costing.cost import layer_costs
+from transformable.tracing.fixed_layers import like_reasons
 
 FAMILIES = """
 resnet18 resnet50d resnetv2_50 resnetv2_50d_gn seresnet50 skresnet18 ecaresnet26t gcresnet33ts
@@ -100,14 +100,11 @@ def check(model: nn.Module, space: tas.Space) -> None:
 
 def reasons(space: tas.Space) -> str:
     """How many layers are fixed, and the three most frequent reasons, each with an example."""
-    examples: dict[str, str] = {}
-    counts: Counter[str] = Counter()
-    for reason in space.fixed.values():
+    found = []
+    for names, reason in like_reasons(space.fixed)[:3]:
         reason = reason.replace("|", "/").replace("symbolically traced variables", "its values")
-        kind = re.sub(r"'[^']*'|\d+", "", reason)
-        examples.setdefault(kind, re.sub(r"'([^']*)'", r"`\1`", reason))
-        counts[kind] += 1
-    found = [f"{count}: {examples[kind]}" for kind, count in counts.most_common(3)]
+        reason = re.sub(r"'([^']*)'", r"`\1`", reason)
+        found.append(f"{len(names)}: {reason}")
     return "; ".join(found) or "nothing"
 
 

@@ -116,13 +116,14 @@ class OwnTask(Task):
 
     def try_out(self, model: nn.Module, images: Callable[[], Batch]) -> None:
         x, y = images()
-        loss = _called(self.own_objective, "objective", lambda: self.objective()(model, x, y))
+        objective, score = self.objective(), self.own_score
+        loss = _called(self.own_objective, "objective", model, lambda: objective(model, x, y))
         if not loss["loss"].requires_grad:
             raise ValueError(
                 f"objective {_name(self.own_objective)} gives a loss without a gradient; compute "
                 "it from the outputs of the model with torch"
             )
-        _called(self.own_score, "score", lambda: self.sums(model, x, y))
+        _called(score, "score", model, lambda: self._score_sum(score(model, (x, y)), len(x)))
 
     def _scalar(self, loss: Any) -> Tensor:
         if isinstance(loss, Tensor) and loss.numel() == 1 and loss.is_floating_point():
@@ -201,16 +202,29 @@ def _recorded_calls(model: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
         hook.remove()
 
 
-def _called(function: Callable[..., Any], what: str, call: Callable[[], Any]) -> Any:
+def _called(
+    function: Callable[..., Any], what: str, model: nn.Module, call: Callable[[], Any]
+) -> Any:
     """The result of a call in which a user's function may fail."""
+    called: list[nn.Module] = []
+    hook = model.register_forward_pre_hook(lambda module, _: called.append(module))
     try:
         return call()
     except ValueError:
         raise
     except Exception as error:
+        where, hint = "on the first images", ""
+        if not called:  # such as a loss, which takes outputs and targets
+            where, minus = "before it calls the model", "-" * (what == "score")
+            hint = (
+                "; give a function of the model and a batch, such as "
+                f"lambda model, batch: {minus}F.mse_loss(model(batch[0]), batch[1])"
+            )
         raise ValueError(
-            f"{what} {_name(function)} fails on the first images: {first_line(error)}"
+            f"{what} {_name(function)} fails {where}: {first_line(error)}{hint}"
         ) from error
+    finally:
+        hook.remove()
 
 
 def _name(function: Any) -> str:

@@ -317,8 +317,12 @@ def test_lines_come_while_the_work_reports_nothing(capsys: pytest.CaptureFixture
     printed = ""
     with ProgressLines(every=0.01) as lines:
         lines.start("preparing", 0, 0)
-        while "preparing\npreparing\n" not in printed:
+        for _ in range(1000):  # ten seconds at most, a few hundredths as a rule
             printed += capsys.readouterr().err
+            if "preparing\npreparing\n" in printed:
+                break
+            time.sleep(0.01)
+    assert "preparing\npreparing\n" in printed
     assert set(printed.splitlines()) <= {"starting", "preparing"}
 
 

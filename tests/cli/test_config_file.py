@@ -188,7 +188,7 @@ def test_errors_name_the_section(tmp_path: Path) -> None:
     for text, message in (
         ("[search]\narch_rl = 1.0", "unknown key 'search.arch_rl'; did you mean 'arch_lr'?"),
         ('[search]\nlr = "high"', "search.lr must be a number, not 'high'"),
-        ("[student]\nlr = 0", "lr must be above 0, not 0.0"),
+        ("[student]\nlr = 0", "student.lr must be above 0, not 0.0"),
     ):
         file.write_text(text)
         with pytest.raises(ValueError, match="config file") as caught:
@@ -196,6 +196,16 @@ def test_errors_name_the_section(tmp_path: Path) -> None:
         assert message in str(caught.value)
     with pytest.raises(ValueError, match=r"did you mean '--search\.arch-lr'"):
         parse("prune", Prune, ["--search.arch-rl=1"])
+    for words, message in (
+        ("--search.lr=-1", "search.lr must be above 0, not -1.0"),
+        (
+            "--train.accumulate=100",
+            "train.accumulate must be at most the batch_size of 64, not 100",
+        ),
+    ):
+        with pytest.raises(ValueError, match="must be") as caught:
+            parse("prune", Prune, [words])
+        assert str(caught.value) == message
 
 
 def test_the_config_of_a_run_can_be_given_again(tmp_path: Path) -> None:

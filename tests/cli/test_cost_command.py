@@ -45,8 +45,9 @@ def test_published_networks(capsys: pytest.CaptureFixture[str]) -> None:
     assert listed[2]["accuracy"] == 92.88
 
 
-def test_other_sizes(capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = ("--size", "224", "--num-classes", "1000")
+@pytest.mark.parametrize("option", ["--image-size", "--size"])
+def test_other_sizes(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = (option, "224", "--num-classes", "1000")
     assert result(capsys, "--model", "resnet18", *sizes)["macs"] == 1814074344
 
 
@@ -71,6 +72,26 @@ def test_the_table_shows_rows_and_totals(capsys: pytest.CaptureFixture[str]) -> 
     assert "178,071,234" in capsys.readouterr().out
 
 
+ATTENTION = """
+from torch import nn
+
+def net(num_classes, in_channels):
+    blocks = [nn.Sequential(nn.Conv2d(8, 8, 1), nn.Softmax(1)) for _ in range(3)]
+    layers = nn.Conv2d(in_channels, 8, 1), nn.LayerNorm(16), *blocks, nn.Flatten()
+    return nn.Sequential(*layers, nn.Linear(8 * 256, num_classes))
+"""
+
+
+def test_like_reasons_are_shown_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text(ATTENTION)
+    assert main(["cost", f"--model={tmp_path}/nets.py:net"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "width:" in line]
+    assert lines == [
+        "2.0 and 2 more keep their width: '2.1' is over the channels",
+        "0 and 1 more keep their width: '1' does not treat each channel by itself",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -86,7 +107,7 @@ def test_the_table_shows_rows_and_totals(capsys: pytest.CaptureFixture[str]) -> 
         (["--shape", "HUGE"], "the width of 'stem.0' must be an integer of 1 or more, not 1000"),
         (["--shape", "DEEP"], "a shape must be JSON of two levels"),
         (["--bogus"], "unknown option '--bogus'; known: model, data"),
-        (["--size", "0"], "size must be at least 1, not 0"),
+        (["--image-size", "0"], "image_size must be at least 1, not 0"),
         (["--residual", "zero"], "invalid choice 'zero' for argument '--residual'"),
         (["--residuals", "pad"], "unknown option '--residuals'; did you mean '--residual'"),
     ],

@@ -16,7 +16,7 @@ from transformable.methods import METHODS, Context, MethodResult, amc, autoslim,
 OTHER_BLOCKS = ("torch-pruning", "torch-pruning-sparse")  # they take grouped channels apart
 NETS = [
     *((name, "resnet20") for name in METHODS),
-    *((name, "mobilenet_v2" if name.startswith("tas") else "vgg") for name in METHODS),
+    *((name, "small mobilenet" if name.startswith("tas") else "vgg") for name in METHODS),
     *((name, "grouped convolutions") for name in METHODS if name not in ("lccl", *OTHER_BLOCKS)),
     *((name, "split channels") for name in METHODS if name not in ("tas-depth", *OTHER_BLOCKS)),
 ]

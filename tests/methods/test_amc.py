@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import transformable as tas
 from support.counted_costs import counted_macs, counted_params
-from support.networks import NETWORKS, randomise
+from support.networks import AND_MOBILENET, randomise
 from transformable.costing.budget import Budget
 from transformable.data import from_tensors
 from transformable.methods import _ddpg as ddpg
@@ -48,7 +48,7 @@ def context(seed: int = 0, count: int = 40) -> Context:
 def network(name: str) -> tuple[nn.Module, tuple[int, ...]]:
     torch.manual_seed(0)
     make: Callable[[], nn.Module]
-    make, input_shape = NETWORKS.get(name, (partial(tas.models.build, name), (3, 16, 16)))
+    make, input_shape = AND_MOBILENET.get(name, (partial(tas.models.build, name), (3, 16, 16)))
     return randomise(make()), input_shape
 
 
@@ -365,7 +365,7 @@ def test_the_seed_decides() -> None:
         ("squeeze-and-excite", "project", "macs", 0.5),
         ("pre-activation", "tied", "params", 0.3),
         ("padded resnet", "project", "params", 0.4),
-        ("mobilenet_v2", "pad", "macs", 0.6),
+        ("small mobilenet", "pad", "macs", 0.6),
     ],
 )
 def test_any_network_ends_inside_the_budget(

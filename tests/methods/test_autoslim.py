@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import transformable as tas
-from support.networks import NETWORKS, randomise
+from support.networks import AND_MOBILENET, NETWORKS, randomise
 from transformable.costing.budget import Budget
 from transformable.data import from_tensors
 from transformable.methods import _calibration
@@ -46,7 +46,7 @@ def context(seed: int = 0, count: int = 32, size: int = 16, num_classes: int = 1
 def network(name: str) -> tuple[nn.Module, tuple[int, ...]]:
     torch.manual_seed(0)
     make: Callable[[], nn.Module]
-    make, input_shape = NETWORKS.get(name, (partial(tas.models.build, name), (3, 16, 16)))
+    make, input_shape = AND_MOBILENET.get(name, (partial(tas.models.build, name), (3, 16, 16)))
     return randomise(make()), input_shape
 
 
@@ -337,7 +337,7 @@ def test_worth_is_scale_times_what_is_taken() -> None:
     ("name", "residual", "metric", "amount"),
     [
         ("resnet20", "pad", "params", 0.9),
-        ("mobilenet_v2", "pad", "macs", 0.9),
+        ("small mobilenet", "pad", "macs", 0.9),
         ("vgg", "tied", "macs", 0.6),
         ("branches", "pad", "params", 0.6),
         ("padded resnet", "project", "macs", 0.9),
@@ -351,7 +351,7 @@ def test_a_network_in_the_band_and_the_given_one_as_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model, input_shape = network(name)
-    if name == "mobilenet_v2":  # to judge each of its many steps would take long
+    if name == "small mobilenet":  # to judge each of its many steps would take long
 
         def blind(
             groups: ChannelGroups, budget: Budget, ranks: Scores, _: object

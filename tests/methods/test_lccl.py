@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import transformable as tas
-from support.networks import NETWORKS, randomise
+from support.networks import AND_MOBILENET, randomise
 from transformable.costing.budget import BandError, Budget
 from transformable.costing.cost import macs
 from transformable.data import Dataset, from_tensors
@@ -50,7 +50,7 @@ def context(seed: int = 0) -> Context:
 def network(name: str) -> tuple[nn.Module, Space]:
     torch.manual_seed(0)
     make: Callable[[], nn.Module]
-    make, input_shape = NETWORKS.get(name, (partial(tas.models.build, name), (3, 16, 16)))
+    make, input_shape = AND_MOBILENET.get(name, (partial(tas.models.build, name), (3, 16, 16)))
     model = randomise(make())
     return model, Space.trace(model, input_shape)
 
@@ -214,7 +214,7 @@ def test_a_share_to_the_position() -> None:
         assert int((response > gate.threshold).sum()) == opened
 
 
-@pytest.mark.parametrize("name", ["resnet20", "vgg", "mobilenet_v2", "densenet", "branches"])
+@pytest.mark.parametrize("name", ["resnet20", "vgg", "small mobilenet", "densenet", "branches"])
 def test_half_of_the_cost(name: str) -> None:
     model, space = network(name)
     model.eval()

@@ -22,7 +22,9 @@ METHODS = ["torch-pruning", "torch-pruning-sparse"]
 
 
 @pytest.mark.parametrize("norm", [1, 2])
-@pytest.mark.parametrize("name", ["resnet20", "mobilenet_v2", "vgg", "densenet", "pre-activation"])
+@pytest.mark.parametrize(
+    "name", ["resnet20", "small mobilenet", "vgg", "densenet", "pre-activation"]
+)
 def test_the_shape_gives_the_network_that_it_was_read_from(name: str, norm: int) -> None:
     model, space = network(name)
     theirs = copy.deepcopy(model)

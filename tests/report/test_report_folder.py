@@ -187,14 +187,19 @@ def test_an_undecided_search_is_called_that(tmp_path: Path) -> None:
     page = parse(write_report(folder).read_text(encoding="utf-8"))
     said = page.by_id("search").text
     assert "The search was undecided: on average the most probable size is only 0.0008 more" in said
-    assert "neither the most probable sizes nor the expected cost were inside the band" in said
+    assert "The search ended" not in said
     assert "The search was undecided" in (folder / "summary.md").read_text(encoding="utf-8")
+    # one that preferred sizes outside the band was decided
+    rows[-1] |= {"discrepancy": 0.94}
+    write_rows(folder / "search" / "metrics.csv", rows)
+    said = parse(write_report(folder).read_text(encoding="utf-8")).by_id("search").text
+    assert "The search ended outside the band: neither its most probable sizes nor" in said
+    assert "undecided" not in said
     # the most probable sizes behind that epoch were inside it
     argmax = write_run(tmp_path / "argmax", derived_by="argmax")
     write_rows(argmax / "search" / "metrics.csv", rows)
     said = parse(write_report(argmax).read_text(encoding="utf-8")).by_id("search").text
-    assert "The search was undecided: on average" in said
-    assert "inside the band" not in said.partition("undecided")[2]
+    assert "The search ended" not in said
 
 
 def test_an_accuracy_of_chance_is_remarked_on(tmp_path: Path) -> None:

@@ -318,6 +318,51 @@ def test_a_hook_may_permute_channels() -> None:
     assert set(space.widths) == {"stem", "blocks.2.conv"}
 
 
+def test_hooks_that_only_look_leave_widths_free() -> None:
+    network, seen = Network(), list[Any]()
+    network.stem.register_forward_hook(lambda module, given, output: seen.append(output.shape))
+    network.blocks[1].norm.register_forward_pre_hook(lambda module, given: seen.append(given))
+    assert set(agreeing_space(network).widths) == set(agreeing_space(Network()).widths)
+    assert seen
+
+
+class Recorder:
+    """A hook that Python cannot copy."""
+
+    def __call__(self, module: nn.Module, given: Any, output: Tensor) -> None:
+        pass
+
+    def __deepcopy__(self, _: Any) -> "Recorder":
+        raise TypeError("cannot copy")
+
+
+def test_a_hook_that_cannot_be_copied_keeps_the_width() -> None:
+    network = Network()
+    network.stem.register_forward_hook(Recorder())
+    space = tas.Space.trace(network, (3, 8, 8))
+    assert space.fixed["stem"] == "'stem' has a hook that may change its output"
+
+
+def doubled_in_place(module: nn.Module, given: Any, output: Tensor) -> None:
+    output.mul_(2)
+
+
+def doubled_in_training(module: nn.Module, given: Any, output: Tensor) -> Tensor | None:
+    return 2 * output if module.training else None
+
+
+@pytest.mark.parametrize("hook", [doubled_in_place, doubled_in_training])
+def test_hooks_that_act_keep_the_width(hook: Any) -> None:
+    network = Network()
+    network.stem.register_forward_hook(hook)
+    space = tas.Space.trace(network, (3, 8, 8))
+    assert space.fixed["stem"] == "'stem' has a hook that may change its output"
+    network = Network()
+    network.stem.register_forward_pre_hook(lambda module, given: (2 * given[0],))
+    space = tas.Space.trace(network, (3, 8, 8))
+    assert space.fixed["stem"] == "'stem' has a hook that may change its input or its weights"
+
+
 def test_a_hook_of_a_block_is_part_of_the_graph() -> None:
     network = Network()
     network.blocks[1].register_forward_hook(lambda module, inputs, output: output * 2)
@@ -342,6 +387,31 @@ def test_a_network_in_bfloat16() -> None:
     net(images).sum().backward()
     assert net.alpha.grad is not None
     assert net.alpha.grad.isfinite().all()
+    shape = space.smallest
+    net.eval()
+    torch.testing.assert_close(
+        net(images, draw_of(net, shape)), net.extract(shape)(images), rtol=0.05, atol=0.02
+    )
+
+
+@pytest.mark.parametrize("wake", [torch.relu, torch.sigmoid])  # zeros stay zero, or not
+def test_a_forward_that_casts_to_bfloat16(wake: Any) -> None:
+    def run(net: Any, x: Tensor) -> Tensor:
+        x = wake(net.blocks(x.to(torch.bfloat16)))
+        return x.float()
+
+    torch.manual_seed(0)
+    network = Network(run=run)
+    network.blocks.bfloat16()
+    space = tas.Space.trace(network, (3, 8, 8))
+    assert (len(space.widths), len(space.depths), space.fixed) == (4, 1, {})
+    net = tas.SuperNet(network, space).train()
+    images = torch.randn(2, 3, 8, 8)
+    net(images).sum().backward()
+    for logits in net.architecture_parameters():
+        assert logits.grad is not None
+        assert logits.grad.isfinite().all()
+        assert logits.grad.any()
     shape = space.smallest
     net.eval()
     torch.testing.assert_close(

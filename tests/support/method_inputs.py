@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 import transformable as tas
-from support.networks import NETWORKS, randomise
+from support.networks import AND_MOBILENET, randomise
 from transformable.data import Dataset, from_tensors
 from transformable.methods import Context
 from transformable.settings import Searching
@@ -58,8 +58,8 @@ def network(name: str, size: int = 8) -> tuple[nn.Module, tas.Space]:
     if name == "stream":
         net = randomise(stream())
         return net, tas.Space.trace(net, (3, size, size))
-    if name in NETWORKS:
-        make, shape = NETWORKS[name]
+    if name in AND_MOBILENET:
+        make, shape = AND_MOBILENET[name]
         net = randomise(make())
         return net, tas.Space.trace(net, shape)
     net = randomise(tas.models.build(name, num_classes=4))

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from support.families import FAMILIES
+from transformable.models.mobilenet import InvertedResidual, conv_norm
 
 
 class PaddedBlock(nn.Module):
@@ -269,6 +270,23 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "branches": (Branches, (3, 16, 16)),
     **FAMILIES,
 }
+
+
+def small_mobilenet() -> nn.Module:
+    """MobileNetV2 with few and narrow blocks, for what takes long with all of them."""
+    return nn.Sequential(
+        conv_norm(3, 8, 3, stride=2),
+        nn.Sequential(*(InvertedResidual(8, 8, 1, 1) for _ in range(2))),
+        InvertedResidual(8, 12, 2, 4),
+        nn.Sequential(*(InvertedResidual(12, 12, 1, 4) for _ in range(3))),
+        conv_norm(12, 48, 1),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(48, 10),
+    )
+
+
+AND_MOBILENET = {**NETWORKS, "small mobilenet": (small_mobilenet, (3, 16, 16))}
 
 
 CLASSIFIERS = [name for name, (_, shape) in NETWORKS.items() if len(shape) == 3 and name != "u-net"]

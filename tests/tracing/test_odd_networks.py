@@ -192,7 +192,7 @@ def test_hooks_that_make_weights_keep_them() -> None:
     network = Network(lambda n, x: n.c(n.b(n.a(x))), a=conv(3, 8), b=normed, c=conv(8, 2))
     space = tas.Space.trace(network, (3, 8, 8))
     assert space.widths == {}
-    assert space.fixed["b"] == "'b' has a hook that may make its weights"
+    assert space.fixed["b"] == "'b' has a hook that may change its input or its weights"
 
 
 class Standardised(nn.Conv2d):
@@ -268,3 +268,26 @@ def test_channels_may_be_shuffled_in_any_way() -> None:
     assert space.fixed == {}
     # the stem's channels in the parts that the halves of later blocks take, and what is inside
     assert len(space.widths) == 9
+
+
+def test_a_function_in_a_long_network_is_run() -> None:
+    def run(net: Any, x: Tensor) -> Any:
+        x = net.a(x)
+        for _ in range(400):
+            x = x.relu()
+        return net.b(torch.erf(x))
+
+    network = Network(run, a=conv(3, 8), b=conv(8, 2))
+    assert tas.Space.trace(network, (3, 4, 4)).fixed == {}
+
+
+def test_layers_on_parts_of_images_are_counted() -> None:
+    def run(net: Any, x: Tensor) -> Any:
+        x = net.a(x)
+        parts = x.reshape(-1, 4, 8, 8)
+        return net.c(net.b(parts).reshape(-1, 8, 8, 8))
+
+    network = Network(run, a=conv(3, 8), b=conv(4, 4), c=conv(8, 2))
+    space = check(network)
+    assert tas.macs(space, space.full) == 64 * (3 * 8 + 2 * 4 * 4 + 8 * 2)
+    assert "b" in space.fixed

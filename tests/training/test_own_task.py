@@ -236,9 +236,16 @@ BAD_OBJECTIVES: list[tuple[Any, str]] = [
     ),
     (
         lambda m, b: m(b["image"]).mean(),
-        "objective <lambda> fails on the first images: TypeError: ",
+        "objective <lambda> fails before it calls the model: TypeError: ",
     ),
-    (lambda m: m.mean(), "objective <lambda> fails on the first images: TypeError: "),
+    (lambda m, b: m(b[0][:, :, :2]).mean(), "objective <lambda> fails on the first images: Runt"),
+    (lambda m: m.mean(), "objective <lambda> fails before it calls the model: TypeError: "),
+    (nn.MSELoss(), "objective MSELoss fails before it calls the model: "),
+    (
+        F.mse_loss,
+        "; give a function of the model and a batch, such as "
+        "lambda model, batch: F.mse_loss(model(batch[0]), batch[1])",
+    ),
     (two_calls, "objective two_calls calls the model 2 times; it must call it once for a batch"),
     (0.5, "objective is 0.5; give a function of the model and a batch"),
 ]
@@ -247,7 +254,8 @@ BAD_SCORES: list[tuple[Any, str]] = [
     (lambda m, b: "good", "score <lambda> gives 'good' for 8 images"),
     (lambda m, b: m(b[0]), "score <lambda> gives a float32 tensor of shape (8, 2) for 8 images"),
     (lambda m, b: {"iou": 1.0}, "score <lambda> gives dict for 8 images"),
-    (lambda m, b: 1 / 0, "score <lambda> fails on the first images: ZeroDivisionError: "),
+    (lambda m, b: m(b[0]) / {}, "score <lambda> fails on the first images: TypeError: "),
+    (nn.MSELoss(), "such as lambda model, batch: -F.mse_loss(model(batch[0]), batch[1])"),
     (lambda m, b: float("nan"), "the score of 4 images is not a number"),
     ("iou", "score is 'iou'; give a function of the model and a batch"),
 ]  # fmt: skip

@@ -102,7 +102,8 @@ def _reason(
         return f"unknown key {prefix + key!r}; {nearest(key, known)}"
     (notes, others) = error.group_exceptions()
     if not notes:
-        return str(others[0])  # raised by the checks of the options themselves
+        # raised by the checks of the options themselves, and begins with the name of one
+        return f"{prefix}{others[0]}"
     (cause, note) = notes[0]
     if isinstance(cause, ClassValidationError):
         name = note.name

@@ -1,11 +1,14 @@
 """What ``tas cost`` does."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
 from rich.box import SIMPLE
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from .. import data
 from ..costing.cost import LayerCost, layer_costs, with_norms
@@ -13,6 +16,7 @@ from ..costing.published import find, published
 from ..networks.build import build_network
 from ..settings import Residual
 from ..shape import Shape
+from ..tracing.fixed_layers import like_reasons
 from ..tracing.space import Space
 from .outcome import Outcome
 from .query_options import Cost
@@ -28,7 +32,7 @@ class CostOutcome(Outcome):
 
     rows: list[LayerCost]
 
-    def show(self) -> Table:
+    def show(self) -> Group:
         table = Table(title=self.title, title_justify="left", show_footer=True, **COMPACT)
         table.add_column("layer", "total", overflow="fold")
         table.add_column("kernel")
@@ -48,7 +52,13 @@ class CostOutcome(Outcome):
                 f"{row.params:,}",
                 f"{row.macs / max(1, self.result['macs']):.1%}".replace("%", " %"),
             )
-        return table
+        return Group(table, *map(Text, self._fixed()))
+
+    def _fixed(self) -> Iterator[str]:
+        """Lines on the layers that keep their width."""
+        for (first, *others), reason in like_reasons(self.result["fixed"]):
+            more = f" and {len(others)} more keep their" if others else " keeps its"
+            yield f"{first}{more} width: {reason}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +104,8 @@ def cost(options: Cost, command: str) -> Outcome:
 
 def _sizes(options: Cost) -> tuple[tuple[int, int, int], int]:
     """The size of an image and the number of classes."""
-    shape = None if options.size is None else (3, options.size, options.size)
+    size = options.image_size
+    shape = None if size is None else (3, size, size)
     if shape is not None and options.num_classes is not None:
         return shape, options.num_classes
     info = data.info(options.data, options.data_dir)

@@ -114,4 +114,6 @@ def _one_line(box: str, kind: Any) -> str:
         return f"{found[1]} must be numbers, not {found[2]}"
     if found := re.match(r"Error parsing (--\S+): could not convert string to float: (.*)", text):
         return f"{found[1]} must be a number, not {found[2]}"
+    # a section, whose messages begin with the name of a setting; or the whole command
+    text = re.sub(r"^Error parsing (train|search|student): ", r"\1.", text)
     return re.sub(r"^Error parsing \w+: ", "", text)

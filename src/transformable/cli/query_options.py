@@ -100,7 +100,8 @@ class Cost(QueryOptions):
     """MACs and parameters of a network, layer by layer, exact.
 
     A MAC is a multiply-accumulate of a convolution or linear layer, for one image; the bias of a
-    linear layer counts one an output. The paper calls them FLOPs.
+    linear layer counts one per output channel, however many pixels or tokens the layer is applied
+    to. The paper calls them FLOPs.
     """
 
     model: str = "resnet20"
@@ -109,7 +110,7 @@ class Cost(QueryOptions):
     """Dataset that says how large the images are and how many classes there are."""
     data_dir: Folder = None
     """Folder that holds the files of the dataset."""
-    size: Count = None
+    image_size: Annotated[Count, arg(aliases=["--size"])] = None
     """Height and width of the images, instead of the dataset's (with 3 channels)."""
     num_classes: Count = None
     """Number of classes, instead of the dataset's."""

@@ -15,7 +15,7 @@ from ..data import Dataset
 from ..networks.weights import load_weights
 from ..presets import quick
 from ..report.formatting import amount, band_text, duration
-from ..report.undecided import undecided
+from ..report.search_remark import search_remark
 from ..runs.run_folder import Run
 from ..searching.derive import check_possible
 from ..searching.dry_run import search_phases
@@ -95,7 +95,7 @@ class SearchOutcome(Outcome):
         discrepancy, derived, expected = ends
         argmax = self.result["derived_by"] == "argmax"  # inside, whatever the last epoch says
         band = None if argmax else (target["low"], target["high"])
-        remark = undecided(discrepancy, derived, expected, band)
+        remark = search_remark(discrepancy, derived, expected, band)
         return self.table(rows, *([remark] if remark else []))
 
 

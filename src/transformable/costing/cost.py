@@ -1,8 +1,9 @@
 """What a shape costs: exact counts on the network that `slim` builds, without building it.
 
 `macs` are the multiply-accumulates of convolutions and linear layers for one image (what the paper
-calls FLOPs); the bias of a linear layer counts one per output. The bias of a convolution, norms,
-activations, pooling and adds count nothing. `params` are all parameters.
+calls FLOPs); the bias of a linear layer counts one per output channel, however many pixels or
+tokens the layer is applied to. The bias of a convolution, norms, activations, pooling and adds
+count nothing. `params` are all parameters.
 """
 
 from collections.abc import Iterator, Sequence

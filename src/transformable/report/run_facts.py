@@ -11,7 +11,7 @@ from typing import Any
 
 from ..runs.run_folder import flat_settings
 from .chance import accuracy_remarks
-from .undecided import undecided
+from .search_remark import search_remark
 
 __all__ = ["Layer", "MetricRows", "RunFacts", "read_run"]
 
@@ -123,8 +123,8 @@ class RunFacts:
         return known and (self.classes is None or self.classes > 5)
 
     @property
-    def undecided(self) -> str:
-        """A sentence if the search preferred hardly any size to the others; or ""."""
+    def search_remark(self) -> str:
+        """A sentence if the search hardly decided, or for sizes outside the band; or ""."""
         if not self.search:
             return ""
         last = self.search[-1]
@@ -132,7 +132,7 @@ class RunFacts:
         inside = not self.own_search or self.notes.get("derived_by") == "argmax"
         band = None if inside else (self.target["low"], self.target["high"])
         derived, expected = last.get("derived"), last.get("expected")
-        return undecided(last.get("discrepancy"), derived, expected, band)
+        return search_remark(last.get("discrepancy"), derived, expected, band)
 
     @property
     def title(self) -> str:

@@ -2,7 +2,7 @@
 
 import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,8 @@ from .fused_ops import add_aligned, add_weighted, norm_then_matrix
 from .pointwise_layer import is_expanding, merges, pointwise_norm_mix
 
 __all__ = ["MixedDepths", "MixedLayer", "PresentInputs", "can_fuse_relu", "mask_channels"]
+
+Control = TypeVar("Control", Tensor, ChannelMatrix)
 
 
 class MixedLayer(nn.Module):
@@ -46,6 +48,7 @@ class MixedLayer(nn.Module):
         if self.expanding and mix.values.ndim == 2 and merges(x, self.layer, self.norm):
             return pointwise_norm_mix(x, self.layer, self.norm, mix, relu=self.relu)
         x = self.layer(x) if present is None else call_with_present_inputs(self.layer, x, present)
+        mix = _in_type_of(x, mix)
         if mix.columns is not None:
             x = sparse_mix(self.norm(x), mix)
             return F.relu_(x) if self.relu else x
@@ -120,7 +123,7 @@ class MixedDepths:
     ) -> tuple[Tensor, dict[int, Tensor]]:
         """Add the output x at a depth; x itself goes on to the next block."""
         index = self.total_of[depth]
-        x, total = add_weighted(x, self.weights[depth], totals.get(index))
+        x, total = add_weighted(x, _in_type_of(x, self.weights[depth]), totals.get(index))
         return x, {**totals, index: total}
 
     def output(self, totals: dict[int, Tensor]) -> Tensor:
@@ -132,10 +135,16 @@ class MixedDepths:
             if alignment.columns is not None:
                 result = sparse_mix(totals[index], alignment) + result
             else:
-                result = add_aligned(totals[index], alignment.values, result)
+                result = add_aligned(totals[index], _in_type_of(result, alignment.values), result)
         return result
 
 
 def mask_channels(x: Tensor, mask: Tensor, axis: int = 1) -> Tensor:
     """Multiply each channel by its entry of the mask, 0 for a channel that no candidate has."""
-    return x * mask.view(-1, *[1] * (x.ndim - 1 - axis))
+    return x * _in_type_of(x, mask).view(-1, *[1] * (x.ndim - 1 - axis))
+
+
+def _in_type_of(x: Tensor, control: Control) -> Control:
+    """Controls have the type of the images, but a forward may cast its tensors to another one;
+    autocast chooses types by itself."""
+    return control if torch.is_autocast_enabled(x.device.type) else control.to(x.dtype)

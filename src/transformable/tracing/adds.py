@@ -8,11 +8,13 @@ from typing import Any
 
 from torch import fx, nn
 
+from .axes import argument
+from .cuts import part
 from .layouts import Placed, Union
 from .network_graph import path_of
 from .reader import Layer, NetworkReader, ResidualAdd
 
-__all__ = ["read_add", "read_mul", "read_padded_add"]
+__all__ = ["read_add", "read_glu", "read_mul", "read_padded_add"]
 
 Combine = Callable[[NetworkReader, fx.Node, fx.Node, fx.Node], int | None]
 
@@ -46,7 +48,10 @@ def _read_pair(combine: Combine, reader: NetworkReader, node: fx.Node) -> int | 
     if len(tensors) == 1:
         reader.axis[node] = reader.axis_of(tensors[0])
         return reader.layout.get(tensors[0])
-    if len(tensors) != 2 or any(t not in reader.layout for t in tensors) or node.kwargs:
+    for tensor in tensors:
+        if tensor not in reader.layout and (name := _parameter(reader, tensor)):
+            return reader.unknown(node, _meets_parameter(node, name))
+    if len(tensors) != 2 or any(t not in reader.layout for t in tensors):
         return reader.unknown(node)
     a, b = tensors
     # axes are counted from the last one where tensors are spread over each other
@@ -58,12 +63,46 @@ def _read_pair(combine: Combine, reader: NetworkReader, node: fx.Node) -> int | 
         if reader.shape(narrow)[a_last] == 1 < reader.shape(wide)[a_last]:
             reader.freeze([narrow], f"it spreads over all channels in {node.name!r}")
             return reader.layout[wide]
-    return combine(reader, node, a, b)
+    # with an option, such as the alpha of torch.add, it is no plain add that could be padded
+    return (_tie if node.kwargs else combine)(reader, node, a, b)
+
+
+def _parameter(reader: NetworkReader, tensor: fx.Node) -> str:
+    """The first parameter or buffer that a tensor is computed from, if the images are not among
+    what it is computed from."""
+    sources = [n for n in reader.order if n is tensor or n in reader.ancestors[tensor]]
+    if any(n.op == "placeholder" for n in sources):
+        return ""
+    return next((str(n.target) for n in sources if n.op == "get_attr"), "")
+
+
+def _meets_parameter(node: fx.Node, name: str) -> str:
+    return (
+        f"it meets {name!r} in {node.name!r}, a parameter outside of layers, which keeps its size"
+    )
 
 
 def _tie(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> int | None:
+    name = _parameter(reader, a) or _parameter(reader, b)
     reason = f"it meets a tensor of another kind in {node.name!r}"
+    reason = _meets_parameter(node, name) if name else reason
     return reader.ties.tie(reader.layout[a], reader.layout[b], reason)
+
+
+def read_glu(reader: NetworkReader, node: fx.Node) -> int | None:
+    """The first half of the channels, each gated by one of the second half."""
+    [source] = reader.tensors(node)
+    inputs, axis = reader.layout.get(source), reader.axis_of(source)
+    dim = reader.module(node).dim if node.op == "call_module" else argument(node, 1, "dim", -1)
+    if inputs is None:
+        return reader.unknown(node)
+    reader.axis[node] = axis
+    if dim % len(reader.shape(source)) != axis:
+        return inputs
+    size = reader.size(inputs)
+    reason = f"{reader.describe(node)} takes its channels apart into 2"
+    first = part(reader.ties, inputs, 0, size // 2, reason)
+    return reader.ties.tie(first, part(reader.ties, inputs, size // 2, size, reason), reason)
 
 
 def _residual(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> int | None:

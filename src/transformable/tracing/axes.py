@@ -79,11 +79,13 @@ def read_reduction(reader: NetworkReader, node: fx.Node) -> int | None:
 
 
 def read_softmax(reader: NetworkReader, node: fx.Node) -> int | None:
-    """Not over the channels."""
+    """Over another axis than the channels."""
     [source, *others] = reader.tensors(node)
     dim = reader.module(node).dim if node.op == "call_module" else argument(node, 1, "dim")
     axis = reader.axis_of(source)
-    if others or not isinstance(dim, int) or dim % len(reader.shape(source)) in (0, axis):
+    if isinstance(dim, int) and dim % len(reader.shape(source)) == axis:
+        return reader.unknown(node, f"{reader.describe(node)} is over the channels")
+    if others or not isinstance(dim, int) or dim % len(reader.shape(source)) == 0:
         return reader.unknown(node)
     reader.axis[node] = axis
     return reader.layout.get(source)

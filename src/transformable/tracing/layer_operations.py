@@ -22,8 +22,13 @@ def read_conv(reader: NetworkReader, node: fx.Node) -> int | None:
     [source] = node.all_input_nodes
     inputs, axes = reader.channels(source, 1), len(reader.shape(source))
     transposed = isinstance(module, _ConvTransposeNd)
-    if inputs is None or axes != module.weight.ndim or (transposed and module.groups > 1):
+    if inputs is None or axes != module.weight.ndim or _is_of_parts(reader, source):
         return reader.unknown(node)
+    if transposed and module.groups > 1:
+        name = reader.describe(node)
+        return reader.unknown(
+            node, f"{name} is a transposed convolution in groups ({module.groups})"
+        )
     if transposed:
         return _free_layer(reader, node, "transposed conv", inputs)
     if module.groups == 1:
@@ -60,6 +65,12 @@ def _free_layer(reader: NetworkReader, node: fx.Node, kind: str, inputs: int) ->
     return reader.add_free_layer(node, kind, inputs, standardised)
 
 
+def _is_of_parts(reader: NetworkReader, source: fx.Node) -> bool:
+    """Whether a tensor has parts of images along its first axis: each would count as an image."""
+    images = next(node for node in reader.graph.nodes if node.op == "placeholder")
+    return reader.shape(source)[0] != reader.shape(images)[0]
+
+
 def _is_known(reader: NetworkReader, node: fx.Node, kind: str) -> bool:
     """Whether a layer is of one of torch's own classes, or acts like one if it is run."""
     [source] = node.all_input_nodes
@@ -76,7 +87,7 @@ def read_linear(reader: NetworkReader, node: fx.Node) -> int | None:
     [source] = node.all_input_nodes
     axis = len(reader.shape(source)) - 1
     inputs = reader.channels(source, axis)
-    if inputs is None or axis < 1:
+    if inputs is None or axis < 1 or _is_of_parts(reader, source):
         return reader.unknown(node)
     reader.axis[node] = axis
     return _free_layer(reader, node, "linear", inputs)

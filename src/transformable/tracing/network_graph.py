@@ -17,6 +17,7 @@ from torch.nn.modules.conv import _ConvNd
 from ..layers import PaddedAdd
 from ..spelling import nearest
 from ..user_code import first_line, own_line
+from .conditions import decided_by_sizes
 
 __all__ = [
     "ModuleCall",
@@ -48,6 +49,8 @@ class TracedGraph:
     """For each module that could not be traced, the reason."""
     calls: dict[str, ModuleCall] = field(default_factory=dict)
     """The last call of each module that was traced into."""
+    conditions: tuple[fx.Node, ...] = ()
+    """Those that were decided by the sizes of tensors."""
 
 
 class _Proxy(fx.Proxy):
@@ -74,9 +77,11 @@ class Tracer(fx.Tracer):
     """Traces into all blocks but those of `leaf`; a module that cannot be traced stays one opaque
     node."""
 
-    def __init__(self, leaf: Collection[str]) -> None:
+    def __init__(self, leaf: Collection[str], input_shape: tuple[int, ...]) -> None:
         super().__init__()
-        self.leaf = leaf
+        self.leaf, self.input_shape = leaf, input_shape
+        self.conditions: list[fx.Node] = []
+        self.deciding = False
         self.opaque: dict[str, str] = {}
         self.calls: dict[str, ModuleCall] = {}
 
@@ -97,9 +102,25 @@ class Tracer(fx.Tracer):
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return _Proxy(node, self)
 
+    def to_bool(self, obj: fx.Proxy) -> bool:
+        self.deciding = True
+        try:
+            decision = decided_by_sizes(self.root, obj.node, self.input_shape)
+        except Exception:  # what runs is a user's code, on tensors without numbers
+            return super().to_bool(obj)
+        finally:
+            self.deciding = False
+        self.conditions.append(obj.node)
+        return decision
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        return attr_val if self.deciding else super().getattr(attr, attr_val, parameter_proxy_cache)
+
     def call_module(
         self, m: nn.Module, forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
+        if self.deciding:
+            return forward(*args, **kwargs)
         # an attribute of a proxy becomes a node only when it is used: do that outside of `m`
         given_args, given_kwargs = _nodes((args, kwargs))
         before, path = set(self.graph.nodes), self.path_of_module(m)
@@ -111,6 +132,7 @@ class Tracer(fx.Tracer):
             self.module_stack.update(stack)
             for node in reversed([n for n in self.graph.nodes if n not in before]):
                 self.graph.erase_node(node)
+            self.conditions = [n for n in self.conditions if n in before]
             self.opaque[path] = first_line(error)
             return self.create_proxy("call_module", path, args, kwargs)
         self.calls[path] = ModuleCall(given_args, given_kwargs, _nodes(result))
@@ -162,8 +184,11 @@ def in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
             module.training = mode
 
 
-def trace_graph(model: nn.Module, leaf: Collection[str] = ()) -> TracedGraph:
-    """The graph of the network; the modules called in `leaf` are kept whole."""
+def trace_graph(
+    model: nn.Module, input_shape: tuple[int, ...], leaf: Collection[str] = ()
+) -> TracedGraph:
+    """The graph of the network for images of this shape; the modules called in `leaf` are kept
+    whole."""
     modules = dict(model.named_modules())
     for name, module in modules.items():
         if isinstance(module, torch.jit.ScriptModule):
@@ -180,7 +205,7 @@ def trace_graph(model: nn.Module, leaf: Collection[str] = ()) -> TracedGraph:
         graph = fx.Graph()
         graph.output(graph.graph_copy(model.graph, {}))
         return TracedGraph(graph)
-    tracer = Tracer(leaf)
+    tracer = Tracer(leaf, input_shape)
     try:
         # with the default values of the arguments, `if mask is not None` can be decided
         _images, *others = inspect.signature(model.forward).parameters.values()
@@ -191,7 +216,7 @@ def trace_graph(model: nn.Module, leaf: Collection[str] = ()) -> TracedGraph:
             f"torch.fx cannot trace {type(model).__name__}: {first_line(error)}; move what depends "
             "on the data into a submodule of its own, which then keeps its width"
         ) from error
-    return TracedGraph(graph, tracer.opaque, tracer.calls)
+    return TracedGraph(graph, tracer.opaque, tracer.calls, tuple(tracer.conditions))
 
 
 class NodeCall(nn.Module):
@@ -200,6 +225,9 @@ class NodeCall(nn.Module):
     def __init__(self, node: fx.Node) -> None:
         super().__init__()
         self.node = [node]
+
+    def __deepcopy__(self, _: Any) -> "NodeCall":
+        return NodeCall(*self.node)  # a copy of the node would be one of the whole graph
 
     def forward(self, x: Tensor) -> Any:
         [node] = self.node

@@ -13,7 +13,7 @@ from torch import fx, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from ..layers import PaddedAdd
-from .adds import read_add, read_mul, read_padded_add
+from .adds import read_add, read_glu, read_mul, read_padded_add
 from .axes import (
     argument,
     read_channel_shuffle,
@@ -27,6 +27,7 @@ from .axes import (
 )
 from .layer_operations import read_conv, read_custom, read_linear, read_norm, read_prelu
 from .layouts import Concat, Placed
+from .probing import hooks_only_observe
 from .reader import NetworkReader
 
 __all__ = ["read_operation"]
@@ -42,12 +43,11 @@ def read_operation(reader: NetworkReader, node: fx.Node) -> int | None:
             return reader.unknown(node, f"{name} is kept whole")
         if any(parameter in reader.shared for parameter in module.parameters()):
             return reader.unknown(node, f"the weights of {name} are used more than once")
-        if module._forward_pre_hooks:
-            return reader.unknown(node, f"{name} has a hook that may make its weights")
         if is_parametrized(module):
             return reader.unknown(node, f"the weights of {name} are computed from others")
-        if module._forward_hooks:
-            return reader.unknown(node, f"{name} has a hook that may change its output")
+        if _has_hooks_that_act(reader, node):
+            what = "input or its weights" if module._forward_pre_hooks else "output"
+            return reader.unknown(node, f"{name} has a hook that may change its {what}")
         operation = MODULES.get(type(module), read_custom)
     elif not reader.shape(node) and not any(map(reader.shape, node.all_input_nodes)):
         if any(source in reader.pieces for source in node.all_input_nodes):
@@ -61,6 +61,14 @@ def read_operation(reader: NetworkReader, node: fx.Node) -> int | None:
     if moved and operation not in ON_ANY_AXIS:
         operation = read_custom
     return operation(reader, node)
+
+
+def _has_hooks_that_act(reader: NetworkReader, node: fx.Node) -> bool:
+    """Whether a module has hooks that do more than to look at what passes through it."""
+    module, tensors = reader.module(node), reader.tensors(node)
+    if not module._forward_pre_hooks and not module._forward_hooks:
+        return False
+    return len(tensors) != 1 or not reader.probe(node, hooks_only_observe, reader.shape(tensors[0]))
 
 
 def read_channelwise(reader: NetworkReader, node: fx.Node) -> int | None:
@@ -178,6 +186,7 @@ MODULES: dict[type, Operation] = {
     nn.PReLU: read_prelu,
     nn.Flatten: read_reshape,
     nn.Softmax: read_softmax,
+    nn.GLU: read_glu,
     nn.ChannelShuffle: read_channel_shuffle,
     PaddedAdd: read_padded_add,
 }
@@ -194,7 +203,7 @@ METHODS: dict[str, Operation] = {
     **dict.fromkeys(("split", "chunk", "tensor_split"), read_split),
     **dict.fromkeys(("size", "dim"), read_query),
     "softmax": read_softmax,
-    "expand_as": read_mul,
+    **dict.fromkeys(("maximum", "minimum", "expand_as"), read_mul),
 }
 
 
@@ -210,6 +219,8 @@ FUNCTIONS: dict[Any, Operation] = {
     **dict.fromkeys((operator.add, operator.iadd, torch.add), read_add),
     **dict.fromkeys((operator.mul, operator.imul, torch.mul), read_mul),
     **dict.fromkeys((operator.sub, operator.isub, torch.sub), read_mul),
+    **dict.fromkeys((torch.maximum, torch.minimum), read_mul),
+    F.glu: read_glu,
     **dict.fromkeys((operator.truediv, operator.itruediv, torch.div), read_scalar),
     **dict.fromkeys((torch.cat, torch.concat, torch.concatenate), read_cat),
     **dict.fromkeys((torch.mean, torch.sum, torch.amax), read_reduction),
@@ -226,6 +237,7 @@ FUNCTIONS: dict[Any, Operation] = {
 
 ON_ANY_AXIS: set[Operation] = {
     *(read_channelwise, read_sequential, read_add, read_mul, read_scalar, read_reduction, read_cat),
+    read_glu,
     *(read_reshape, read_permute, read_split, read_index, read_query, read_softmax, read_stack),
     *(read_conv, read_linear, read_norm, read_custom),
 }

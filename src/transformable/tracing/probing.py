@@ -11,6 +11,7 @@ from .network_graph import in_mode
 
 __all__ = [
     "children_behind_norm",
+    "hooks_only_observe",
     "keeps_channels_apart",
     "makes_channels_by_itself",
     "own_class",
@@ -136,6 +137,24 @@ def children_behind_norm(norm: nn.Module, shape: tuple[int, ...]) -> list[nn.Mod
     return list(norm.children()) if _holds_in_both_modes(same, norm, shape) else None
 
 
+def hooks_only_observe(module: nn.Module, shape: tuple[int, ...]) -> bool:
+    """Whether a module computes the same without its hooks, whatever its parameters are.
+
+    >>> layer = nn.Conv2d(4, 4, 1)
+    >>> _ = layer.register_forward_hook(lambda module, inputs, output: print(end=""))
+    >>> hooks_only_observe(layer, (2, 4, 3, 3))
+    True
+    """
+
+    def same(module: nn.Module, x: Tensor) -> bool:
+        bare = copy.deepcopy(module)
+        bare._forward_hooks.clear()
+        bare._forward_pre_hooks.clear()
+        return _close(module(x.clone()), bare(x.clone()))
+
+    return _holds_in_both_modes(same, module, shape)
+
+
 def own_class(module: nn.Module) -> type[nn.Module]:
     """The class of torch's own that a module is of, or is derived from."""
     return next(kind for kind in type(module).__mro__ if kind.__module__.startswith("torch.nn."))
@@ -148,17 +167,17 @@ def _holds_in_both_modes(
     like = next((t for t in (*module.parameters(), *module.buffers())), torch.empty(0))
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(shape, generator=generator).to(like.device).double()
-    twin = copy.deepcopy(module).double()
-    for parameter in twin.parameters():
-        # those that the network starts with may hide what it does, such as a factor of 0
-        parameter.data.copy_(torch.randn(parameter.shape, generator=generator))
     try:
+        twin = copy.deepcopy(module).double()
+        for parameter in twin.parameters():
+            # those that the network starts with may hide what it does, such as a factor of 0
+            parameter.data.copy_(torch.randn(parameter.shape, generator=generator))
         with torch.no_grad(), torch.random.fork_rng():
             with in_mode(twin, training=False):
                 holds = test(twin, x)
             with in_mode(twin, training=True):
                 return holds and (not _close(twin(x), twin(x)) or test(twin, x))
-    except Exception:  # a user's forward may raise anything
+    except Exception:  # a user's forward may raise anything, and so may a copy of a user's hook
         return False
 
 

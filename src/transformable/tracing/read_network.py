@@ -5,7 +5,9 @@ from collections.abc import Collection
 
 from torch import fx, nn
 
+from .conditions import tensors_asked_for_channels
 from .layouts import FixedWidth, StageOutput
+from .network_graph import described
 from .operations import read_operation
 from .reader import Layer, NetworkReader
 from .stages import Stage
@@ -26,6 +28,7 @@ def read_network(
         while not _read_nodes(reader):
             reader.start({**reader.ties.cuts, **reader.ties.wanted})
         _freeze_inputs_of_training_layers(reader)
+        _freeze_inputs_of_conditions(reader)
         _add_other_parameters(reader)
         return reader
 
@@ -80,6 +83,13 @@ def _freeze_inputs_of_training_layers(reader: NetworkReader) -> None:
                 reader.ties.freeze(makers[str(source.target)], reason)
             else:
                 waiting += source.all_input_nodes
+
+
+def _freeze_inputs_of_conditions(reader: NetworkReader) -> None:
+    """A condition that depends on a number of channels was decided for the original one."""
+    for node in reader.conditions:
+        tensors = tensors_asked_for_channels(node, reader.shape, reader.axis_of)
+        reader.freeze(tensors, f"{described(node)} depends on its number of channels")
 
 
 def _read_node(reader: NetworkReader, node: fx.Node) -> int | None:

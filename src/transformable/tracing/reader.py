@@ -115,12 +115,13 @@ class NetworkReader:
         self.residual = residual
         self.modules = dict(model.named_modules())
         with in_mode(model, training=False):
-            traced = trace_graph(model, leaf)
+            traced = trace_graph(model, input_shape, leaf)
             self.outputs = run_once(model, traced.graph, input_shape)
         self._check_leaf(traced.graph)
-        self.training_graph = training_graph(model, traced.graph, leaf)
+        self.training_graph = training_graph(model, traced.graph, input_shape, leaf)
         redirect_overwritten(traced.graph, self.outputs)
         self.graph, self.opaque = traced.graph, traced.opaque
+        self.conditions = traced.conditions
         self.stages = find_stages(model, traced, self.outputs)
         self.order = {node: i for i, node in enumerate(self.graph.nodes)}
         self.shared = self._shared_parameters()

@@ -17,13 +17,15 @@ __all__ = ["training_graph"]
 DROPOUTS = (F.dropout, F.dropout2d, F.alpha_dropout)
 
 
-def training_graph(model: nn.Module, evaluation: fx.Graph, leaf: Collection[str]) -> fx.Graph:
+def training_graph(
+    model: nn.Module, evaluation: fx.Graph, input_shape: tuple[int, ...], leaf: Collection[str]
+) -> fx.Graph:
     """The graph of a network in training, with a warning if it differs from that in evaluation,
     which is also the result where torch.fx cannot trace the other."""
     if isinstance(model, fx.GraphModule):
         return evaluation
     try:
-        graph = _trace_in_training(model, leaf)
+        graph = _trace_in_training(model, input_shape, leaf)
     except ValueError:
         graph, difference = evaluation, "torch.fx cannot trace it"
     else:
@@ -38,11 +40,13 @@ def training_graph(model: nn.Module, evaluation: fx.Graph, leaf: Collection[str]
     return graph
 
 
-def _trace_in_training(model: nn.Module, leaf: Collection[str]) -> fx.Graph:
+def _trace_in_training(
+    model: nn.Module, input_shape: tuple[int, ...], leaf: Collection[str]
+) -> fx.Graph:
     before = set(vars(model))
     try:
         with in_mode(model, training=True), torch.random.fork_rng(devices=[]):
-            return trace_graph(model, leaf).graph
+            return trace_graph(model, input_shape, leaf).graph
     finally:
         # tensors that the forward made, which torch.fx keeps in the network
         for name in set(vars(model)) - before:

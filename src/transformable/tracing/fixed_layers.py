@@ -1,0 +1,20 @@
+"""The layers that keep their width, for people to read: like reasons together."""
+
+import re
+from collections.abc import Mapping
+
+__all__ = ["like_reasons"]
+
+
+def like_reasons(fixed: Mapping[str, str]) -> list[tuple[list[str], str]]:
+    """Layers whose reasons differ in names and numbers alone, with the reason of the first; the
+    most frequent reason comes first.
+
+    >>> like_reasons({"a": "'mix' is odd", "b.0": "'add_0' is new", "b.1": "'add_1' is new"})
+    [(['b.0', 'b.1'], "'add_0' is new"), (['a'], "'mix' is odd")]
+    """
+    layers: dict[str, list[str]] = {}
+    for name, reason in fixed.items():
+        layers.setdefault(re.sub(r"'[^']*'|\d+", "", reason), []).append(name)
+    groups = sorted(layers.values(), key=len, reverse=True)
+    return [(names, fixed[names[0]]) for names in groups]
