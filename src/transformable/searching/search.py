@@ -238,10 +238,11 @@ def make_supernet(model: nn.Module, space: Space, settings: Searching, seed: int
 
 
 def _summary(row: dict[str, Any], budget: Budget) -> str:
-    unit, letter = (1e6, "M") if budget.value >= 1e6 else (1e3, "K")
-    letter = " ms" if budget.metric == "latency" else letter
-    unit = 1e6 if budget.metric == "latency" else unit
-    cost, low, high = (value / unit for value in (row["derived"], budget.low, budget.high))
+    target = budget.target()
+    unit, letter = (1e6, "M") if target["value"] >= 1e6 else (1e3, "K")
+    if budget.metric == "latency":
+        unit, letter = 1, " ms"
+    cost, low, high = (value / unit for value in (row["derived"], target["low"], target["high"]))
     return (
         f"{budget.metric} {cost:.2f}{letter}, band {low:.2f} to {high:.2f}{letter}, "
         f"discrepancy {row['discrepancy']:.2f}"

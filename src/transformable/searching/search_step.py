@@ -10,7 +10,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from ..costing.budget import Budget, Limit
+from ..costing.budget import Budget, Limit, in_units
 from ..seeds import generator
 from ..settings import Searching
 from ..supernet.supernet import SuperNet
@@ -96,7 +96,8 @@ class SearchStep:
             row |= self._weight_step(*for_weights)
         derived = self.budget.cost(self.net.space, self.net.argmax())
         expected = self._expected(self.budget)
-        row |= {"derived": derived, "expected": float(expected.detach())}
+        costs = {"derived": derived, "expected": float(expected.detach())}
+        row |= {name: in_units(self.budget.metric, cost) for name, cost in costs.items()}
         if step < self.hold:
             if for_sizes is None:
                 row |= self._weight_step(*for_weights)
