@@ -23,6 +23,7 @@ __all__ = ["Measured", "measure_latency"]
 LEVELS, FEW_LEVELS = 7, 5
 SLOW = 20.0  # milliseconds from which on a network is measured at few levels
 NOISY = 0.15
+RANDOM_WEIGHT = 4.0
 NOTHING = Surface((0,), (0,), np.zeros((1, 1)))
 
 
@@ -181,7 +182,11 @@ def _corrected(
     features = np.array([columns.row(parts, timed, sample, space) for sample in samples])
     factors = np.zeros(columns.count)
     used = features.any(axis=0)
-    factors[used] = fit_total(features[:, used], np.array([sample.total for sample in samples]))
+    totals = np.array([sample.total for sample in samples])
+    # what a search finds is more like the networks of random shape
+    weights = np.ones(len(samples))
+    weights[-RANDOM:] = RANDOM_WEIGHT
+    factors[used] = fit_total(features[:, used], totals, weights)
     return Latency(
         conditions=conditions,
         full=samples[0].full,

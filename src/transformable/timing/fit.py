@@ -78,19 +78,20 @@ def _bends(ins: Sequence[int], outs: Sequence[int]) -> Floats:
     return np.concatenate([*parts, 0.01 * np.kron(*twist)])
 
 
-def fit_total(features: Floats, totals: Floats) -> Floats:
+def fit_total(features: Floats, totals: Floats, weights: Floats) -> Floats:
     """The factors of the features, none below 0, with the smallest relative errors of the totals;
     those that were disturbed, far from all others, do not count.
 
     >>> features = np.array([[1.0, n] for n in range(1, 9)])
     >>> totals = features @ [2.0, 3.0]
     >>> totals[5] *= 1.5
-    >>> fit_total(features, totals).round(6).tolist()
+    >>> fit_total(features, totals, np.ones(8)).round(6).tolist()
     [2.0, 3.0]
     """
     kept = np.ones(len(totals), dtype=bool)
     for _ in range(ROUNDS):
-        factors: Floats = nnls(features[kept] / totals[kept, None], np.ones(kept.sum()))[0]
+        scales = (weights / totals)[kept, None]
+        factors: Floats = nnls(scales * features[kept], weights[kept])[0]
         errors = abs(features @ factors / totals - 1)
         kept = errors <= FAR * max(float(np.median(errors)), 1e-9)
     return factors
