@@ -159,7 +159,7 @@ def test_a_coarse_method_is_compared_at_another_cost_and_marked(
     result = json.loads(capsys.readouterr().out)
     reasons = {row["method"]: row["reason"] for row in result["rows"]}
     assert reasons["uniform"] is None
-    assert "43,780 macs, outside of 44,175 to 48,825" in reasons["mine.py:coarse"]
+    assert "43,780 MACs, outside of 44,175 to 48,825" in reasons["mine.py:coarse"]
 
 
 def test_other_settings_need_another_folder(

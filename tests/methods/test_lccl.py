@@ -331,7 +331,9 @@ def test_a_cost_that_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_not_possible() -> None:
     model, space = network("resnet20")
-    with pytest.raises(ValueError, match="saves no parameters, it adds some; use the metric macs"):
+    with pytest.raises(
+        ValueError, match="saves neither parameters nor time on a processor; use --metric macs"
+    ):
         lccl(model, space, Budget.of(0.5, space, metric="params"), context())
     smallest, _ = cost_range(add_gates(model, space), space)
     budget = Budget(metric="macs", value=smallest - 1, low=1, high=smallest)

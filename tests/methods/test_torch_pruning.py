@@ -78,7 +78,7 @@ def test_the_target_not_the_edge_of_the_band(name: str) -> None:
 def test_where_its_steps_are_coarse(name: str) -> None:
     model, space = network("stream")
     # 7 of 12 channels are 0.37 of the cost, 8 are 0.47
-    with pytest.raises(BandError, match=r"Torch-Pruning comes to 68,576 macs, outside of 76,052"):
+    with pytest.raises(BandError, match=r"Torch-Pruning comes to 68,576 MACs, outside of 76,052"):
         load_method(name)(model, space, Budget.of(0.42, space, tolerance=0.03), context())
     # the first at or below the target is below the band: the one above is inside
     budget = Budget.of(0.46, space, tolerance=0.03)
