@@ -1,7 +1,6 @@
 """Budgets in milliseconds, with times by a made-up law: exact against going through all shapes."""
 
 import itertools
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 
 import transformable as tas
 from support.made_up_latency import made_up_latency
-from support.networks import NETWORKS
+from support.networks import NETWORKS, few_shapes
 from transformable.costing.budget import BandError, Budget, limit_of, settle
 from transformable.costing.expected_cost import Expectation
 from transformable.costing.latency import Surface
@@ -21,26 +20,12 @@ from transformable.searching.derive import derive
 from transformable.settings import Residual
 
 
-def few_choices(space: tas.Space, shapes: int = 200) -> tas.Space:
-    """The same space with so few candidates that all shapes can be gone through."""
-    candidates = space.candidates
-    for name in sorted(candidates, key=lambda name: (name[::-1], name)):
-        if math.prod(map(len, candidates.values())) <= shapes:
-            break
-        candidates[name] = candidates[name][-1:]
-    return replace(
-        space,
-        widths={name: candidates[name] for name in space.widths},
-        depths={name: candidates[name] for name in space.depths},
-    )
-
-
 def made_up(name: str, residual: Residual) -> tuple[tas.Space, tas.SuperNet | nn.Module]:
     make: Callable[[], nn.Module]
     make, input_shape = NETWORKS.get(name, (partial(tas.models.build, name), (3, 16, 16)))
     model = make()
     space = tas.Space.trace(model, input_shape, ratios=(0.5, 1.0), residual=residual)
-    return few_choices(space), model
+    return few_shapes(space, 200), model
 
 
 def random_probabilities(space: tas.Space) -> dict[str, Tensor]:

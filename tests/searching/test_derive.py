@@ -1,10 +1,8 @@
 """The most probable shape inside the band, against going through all shapes."""
 
 import itertools
-import math
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import transformable as tas
-from support.networks import NETWORKS
+from support.networks import NETWORKS, few_shapes
 from transformable.costing.budget import Budget
 from transformable.searching import derive as derive_module
 from transformable.searching import integer_program
@@ -27,21 +25,6 @@ def random_probabilities(space: tas.Space, seed: int, sharpness: float = 2.0) ->
         name: (sharpness * torch.randn(len(sizes), generator=generator)).softmax(0)
         for name, sizes in space.candidates.items()
     }
-
-
-def small(space: tas.Space, shapes: int) -> tas.Space:
-    """The same space with so few candidates that all shapes can be gone through."""
-    candidates = space.candidates
-    order = sorted(candidates, key=lambda name: (name[::-1], name))
-    for name in order:
-        if math.prod(map(len, candidates.values())) <= shapes:
-            break
-        candidates[name] = candidates[name][-1:]
-    return replace(
-        space,
-        widths={name: candidates[name] for name in space.widths},
-        depths={name: candidates[name] for name in space.depths},
-    )
 
 
 def everything(space: tas.Space, probabilities: dict[str, Tensor]) -> list[tuple[float, tas.Shape]]:
@@ -61,7 +44,7 @@ def test_no_shape_in_the_band_is_more_probable(name: str, residual: Residual) ->
     make: Callable[[], nn.Module]
     make, input_shape = NETWORKS.get(name, (partial(tas.models.build, name), (3, 16, 16)))
     space = tas.Space.trace(make(), input_shape, ratios=(0.5, 1.0), residual=residual)
-    space = small(space, 800)
+    space = few_shapes(space, 800)
     probabilities = random_probabilities(space, seed=len(name))
     shapes = everything(space, probabilities)
     metrics: tuple[tuple[Any, Any], ...] = (("macs", tas.macs), ("params", tas.params))

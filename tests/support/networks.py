@@ -1,6 +1,8 @@
 """Networks as users write them, none of which knows of this project."""
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -8,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from support.families import FAMILIES
+from transformable import Space
 from transformable.models.mobilenet import InvertedResidual, conv_norm
 
 
@@ -291,6 +294,21 @@ AND_MOBILENET = {**NETWORKS, "small mobilenet": (small_mobilenet, (3, 16, 16))}
 
 CLASSIFIERS = [name for name, (_, shape) in NETWORKS.items() if len(shape) == 3 and name != "u-net"]
 """Those that give an answer for each image."""
+
+
+def few_shapes(space: Space, shapes: int) -> Space:
+    """The same space with so few candidates that all shapes can be gone through."""
+    candidates = space.candidates
+    order = sorted(candidates, key=lambda name: (name[::-1], name))
+    for name in order:
+        if math.prod(map(len, candidates.values())) <= shapes:
+            break
+        candidates[name] = candidates[name][-1:]
+    return replace(
+        space,
+        widths={name: candidates[name] for name in space.widths},
+        depths={name: candidates[name] for name in space.depths},
+    )
 
 
 def randomise(network: nn.Module, seed: int = 0) -> nn.Module:
