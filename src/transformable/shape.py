@@ -1,7 +1,7 @@
 """Shape: how wide each layer and how deep each stage of a network is."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
@@ -43,6 +43,9 @@ class Shape:
                     )
             # plain integers, also if they were given as numpy's
             object.__setattr__(self, f"{what}s", {name: int(size) for name, size in sizes.items()})
+        for name, indexes in self.channels.items():
+            if not isinstance(indexes, Iterable):
+                raise ValueError(f"the channels of {name!r} must be a list, not {indexes!r}")
         channels = {name: tuple(indexes) for name, indexes in self.channels.items()}
         for name, indexes in channels.items():
             if any(type(i) is not int or i < 0 for i in indexes):
@@ -82,6 +85,8 @@ class Shape:
             return cls.from_json(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise ValueError(f"cannot read shape file {path}: {error.strerror}") from None
+        except UnicodeEncodeError:  # the name of the file cannot be written here
+            raise
         except ValueError as error:
             raise ValueError(f"shape file {path}: {error}") from None
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from transformable.atomic_files import write_whole
+from transformable.runs import run_folder
 from transformable.runs.run_folder import Run, read_settings
 
 SETTINGS = {"model": "resnet20", "seed": 0, "train": {"lr": 0.1}}
@@ -106,6 +108,38 @@ def test_a_folder_of_another_version_is_refused(tmp_path: Path) -> None:
         Run.open(tmp_path, {"model": "resnet20", "seed": 0, "lr": 0.1})
 
 
+@pytest.mark.parametrize(
+    ("made_by", "here", "readable"),
+    [
+        ("0.2.0", "0.2.7", True),
+        ("0.2.0.dev0", "0.2.0", True),
+        ("0.2.0", "0.3.0", False),
+        ("0.9.0", "1.0.0", False),
+        ("1.2.0", "1.10.1", True),
+        ("1.2.0", "10.2.0", False),
+        ("2.0.0", "1.0.0", False),
+    ],
+)
+def test_the_version_that_made_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made_by: str, here: str, readable: bool
+) -> None:
+    monkeypatch.setattr(run_folder, "__version__", made_by)
+    begun(tmp_path / "run", SETTINGS)
+    written = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
+    assert written == {"format": run_folder.FORMAT, "version": made_by, **SETTINGS}
+    monkeypatch.setattr(run_folder, "__version__", here)
+    if readable:
+        Run.open(tmp_path / "run", SETTINGS).close()
+        assert read_settings(tmp_path / "run") == SETTINGS
+        return
+    with pytest.raises(ValueError, match="was made by") as caught:
+        Run.open(tmp_path / "run", SETTINGS)
+    assert str(caught.value) == (
+        f"run folder {tmp_path}/run was made by transformable {made_by}, and this is {here}; "
+        f"install transformable {made_by} to use it, or choose another folder"
+    )
+
+
 def test_a_folder_with_other_things_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(ValueError, match="it is not a run folder; choose another --out"):
@@ -150,15 +184,6 @@ def test_two_processes_at_once(tmp_path: Path) -> None:
             Run.open(tmp_path / "run", SETTINGS)
         other.kill()
     Run.open(tmp_path / "run", SETTINGS).close()
-
-
-def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
-    with Run.open(tmp_path / "run", SETTINGS) as run:
-        run.save_checkpoint({"step": 1})
-        path = tmp_path / "run" / "checkpoint.pt"
-        path.write_bytes(path.read_bytes()[:100])
-        with pytest.raises(ValueError, match=r"cannot read .*checkpoint.pt .*remove it"):
-            run.checkpoint()
 
 
 def test_a_damaged_result_is_named(tmp_path: Path) -> None:

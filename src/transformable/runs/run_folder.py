@@ -2,25 +2,38 @@
 
 import contextlib
 import csv
-import fcntl
 import io
 import json
 import os
+import re
 import tomllib
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
-from ..atomic_files import weights_as_bytes, write_whole
+from .. import __version__
+from ..atomic_files import is_leftover, remove_leftovers, weights_as_bytes, write_whole
+from .checkpoint_file import CHECKPOINT, read_checkpoint, write_checkpoint
+from .lock import LOCK, lock_folder
 from .toml_text import to_toml
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["Run", "first_difference", "flat_settings", "read_json", "read_settings"]
+__all__ = [
+    "Run",
+    "check_version",
+    "first_difference",
+    "flat_settings",
+    "other_inputs",
+    "read_json",
+    "read_settings",
+]
 
 SETTINGS = "config.toml"
+INPUTS = "inputs.json"
+"""Fingerprints of what a run is made from."""
 FORMAT = 2
 """Of the files in a run folder; written into config.toml, counted up when they change."""
 
@@ -61,25 +74,11 @@ class Run:
         another process has open is refused, or waited for.
         """
         folder = Path(folder)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = (folder / ".lock").open("w")
-        except OSError as error:
-            raise ValueError(
-                f"cannot write to run folder {folder}: {error.strerror}; choose another --out"
-            ) from None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except OSError:
-            lock.close()
-            raise ValueError(
-                f"run folder {folder} is in use by another process; wait for it, "
-                "or choose another --out"
-            ) from None
-        run = cls(folder, settings, lock)
+        run = cls(folder, settings, lock_folder(folder, wait=wait))
         try:
             run._check(may_differ)
-        except ValueError:
+            remove_leftovers(folder)
+        except BaseException:
             run.close()
             raise
         return run
@@ -92,16 +91,34 @@ class Run:
                     f"run folder {self.folder} belongs to another config: {difference}; "
                     "choose another --out"
                 )
-        elif any(entry.name != ".lock" for entry in self.folder.iterdir()):
+        elif any(e.name != LOCK and not is_leftover(e) for e in self.folder.iterdir()):
             raise ValueError(
                 f"folder {self.folder} has files but no {SETTINGS}, so it is not a run folder; "
                 "choose another --out"
             )
 
-    def start(self, files: Mapping[str, str] | None = None) -> None:
+    def start(
+        self,
+        files: Mapping[str, str] | None = None,
+        *,
+        inputs: Mapping[str, str] | None = None,
+    ) -> None:
         """Write the settings: from here on the folder belongs to them. ``files`` are further texts
-        that describe the run, by the names of their files."""
-        self.save_text(SETTINGS, to_toml({"format": FORMAT, **self._settings}))
+        that describe the run, by the names of their files.
+
+        ``inputs`` are fingerprints by words for what they are of, such as "images"; a run that was
+        begun with others is refused.
+        """
+        if inputs:
+            for what in other_inputs(self.folder, inputs):
+                raise ValueError(
+                    f"the {what} are not those that run folder {self.folder} was begun with; put "
+                    "those back, or choose another --out"
+                )
+            known = {name: value for name, value in inputs.items() if value}
+            files = {**(files or {}), INPUTS: json.dumps({**_inputs(self.folder), **known}) + "\n"}
+        made = {"format": FORMAT, "version": __version__}
+        self.save_text(SETTINGS, to_toml({**made, **self._settings}))
         for name, text in (files or {}).items():
             self.save_text(name, text)
 
@@ -111,8 +128,8 @@ class Run:
             self._events.close()
         if not (self.folder / SETTINGS).exists():
             # the run was never started: leave no trace
-            (self.folder / ".lock").unlink(missing_ok=True)
             with contextlib.suppress(OSError):
+                (self.folder / LOCK).unlink(missing_ok=True)
                 self.folder.rmdir()
         self._lock.close()
 
@@ -124,24 +141,17 @@ class Run:
 
     def checkpoint(self) -> dict[str, Any] | None:
         """The state that was saved last, or None."""
-        import torch
-
-        path = self.folder / "checkpoint.pt"
-        if not path.exists():
-            return None
-        try:
-            state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # torch raises many kinds for a damaged file
-            raise ValueError(
-                f"cannot read {path} ({type(error).__name__}); remove it to start this run again"
-            ) from None
-        return state
+        return read_checkpoint(self.folder)
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
-        """Write checkpoint.pt; the one before stays until this one is complete."""
-        import torch
-
-        self._write("checkpoint.pt", lambda file: torch.save(state, file))
+        """Write checkpoint.pt; the one before stays until this one is complete, and is kept."""
+        try:
+            write_checkpoint(self.folder, state)
+        except OSError as error:
+            raise ValueError(
+                f"cannot write {self.folder / CHECKPOINT}: {error.strerror}; the checkpoint before "
+                "it is whole: when there is room, run the same command again to go on"
+            ) from error
 
     def save_metrics(self, rows: list[dict[str, Any]]) -> None:
         """Write metrics.csv anew, from all rows."""
@@ -205,26 +215,64 @@ class Run:
     def _write(self, name: str, content: str | Callable[[BinaryIO], object]) -> None:
         try:
             write_whole(self.folder / name, content)
-        except (OSError, RuntimeError) as error:  # torch.save wraps a full disk in RuntimeError
-            reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-            raise ValueError(f"cannot write {self.folder / name}: {reason}") from error
+        except OSError as error:
+            raise ValueError(f"cannot write {self.folder / name}: {error.strerror}") from error
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
     """The settings of a run folder, as the run was given them."""
-    path = folder / SETTINGS
-    if not path.is_file():
+    if not (folder / SETTINGS).is_file():
         raise ValueError(f"{folder} is not a run folder: it has no {SETTINGS}")
-    try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} cannot be read ({error}); choose another folder") from None
+    settings = check_version(folder)
+    settings.pop("version", None)
     if settings.pop("format", 1) != FORMAT:
         raise ValueError(
             f"run folder {folder} was made by another version of transformable, whose settings "
             "this one cannot read; choose another folder"
         )
     return settings
+
+
+def check_version(folder: Path) -> dict[str, Any]:
+    """Refuse a run folder that a version of another series has made; returns what its config.toml
+    holds. A folder without one, such as an exported network, belongs to no version."""
+    path = folder / SETTINGS
+    if not path.is_file():
+        return {}
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read ({error}); choose another folder") from None
+    made_by = str(content.get("version", __version__))  # 0.1 wrote none
+    if _series(made_by) != _series(__version__):
+        raise ValueError(
+            f"run folder {folder} was made by transformable {made_by}, and this is {__version__}; "
+            f"install transformable {made_by} to use it, or choose another folder"
+        )
+    return content
+
+
+def _series(version: str) -> list[str]:
+    """What versions have in common that read each other's run folders: the major number and, while
+    that is 0, the minor one.
+
+    >>> _series("1.4.2"), _series("0.2.0.dev0")
+    (['1'], ['0', '2'])
+    """
+    numbers = re.findall(r"\d+", version)
+    return numbers[:2] if numbers[:1] == ["0"] else numbers[:1]
+
+
+def other_inputs(folder: Path, inputs: Mapping[str, str]) -> list[str]:
+    """Those of the inputs that have another fingerprint than those of the run in a folder; one that
+    is empty, or that the run has not, is not known."""
+    there = _inputs(folder)
+    return [name for name, value in inputs.items() if value and there.get(name, value) != value]
+
+
+def _inputs(folder: Path) -> dict[str, Any]:
+    path = folder / INPUTS
+    return read_json(path) if path.is_file() else {}
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -242,9 +290,20 @@ def first_difference(
     there, here = flat_settings(there), flat_settings(here)
     for name in {**there, **here}:
         before, now = there.get(name, "not given"), here.get(name, "not given")
+        if name == "data" and _without_folder(before) == _without_folder(now):
+            continue  # the images may have moved: their fingerprint tells them from others
         if name not in may_differ and before != now:
             return f"{name} is {before} there and {now} here"
     return None
+
+
+def _without_folder(data: str) -> str:
+    """
+    >>> _without_folder("npz:/home/me/faces.npz"), _without_folder("cifar10:16")
+    ('npz:faces.npz', 'cifar10:16')
+    """
+    kind, colon, path = data.partition(":")
+    return f"{kind}{colon}{Path(path).name}"
 
 
 def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
