@@ -3,7 +3,9 @@
 import itertools
 import re
 import time
+import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -144,11 +146,48 @@ def test_a_damaged_photo_is_named(workers: int, tmp_path: Path) -> None:
     for path in root.rglob("*.png"):
         path.write_bytes(path.read_bytes()[:200])
     split = load(root, workers=workers).train
-    message = re.escape(f"photo '{root}") + r"/[ab]/\d\.png' cannot be decoded: "
+    message = re.escape(f"photo '{root}") + r"/[ab]/\d\.png' cannot be decoded: .*may be: repair"
     for batches in (split.ordered(4), split.shuffled(4, seed=0, epoch=0)):
-        with pytest.raises(ValueError, match=message) as caught:
+        with (
+            pytest.raises(ValueError, match=message) as caught,
+            warnings.catch_warnings(action="ignore"),
+        ):
             next(batches)
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_one_damaged_photo_is_left_out(workers: int, tmp_path: Path) -> None:
+    root = folder(tmp_path, {"a": 5, "b": 5})
+    whole = load(root).train
+    assert isinstance(whole, PhotoSplit)
+    train = load(root, workers=workers).train
+    (bad, next_one) = paths(train)[3:5]
+    bad.write_bytes(bad.read_bytes()[:200])
+    with pytest.warns(UserWarning, match=r"cannot be decoded.*; it is left out, 1 of 10 so far"):
+        (x, y), *_ = train.ordered(8)
+    # evaluation counts the others once
+    kept = torch.tensor([0, 1, 2, 4, 5, 6, 7])
+    assert y.tolist() == train.labels[kept].tolist()
+    assert torch.equal(x, next(whole.subset(kept).ordered(8))[0])
+    # training has the next one in its place, in every epoch and from every step on; no new warning
+    batches = list(train.shuffled(4, seed=0, epoch=0))
+    same(train.shuffled(4, seed=0, epoch=0, start=1), batches[1:])
+    whole_paths = list(paths(whole))
+    whole_paths[3] = next_one
+    labels = train.labels.clone()
+    labels[3] = labels[4]
+    same(
+        replace(whole, paths=tuple(whole_paths), labels=labels).shuffled(4, seed=0, epoch=0),
+        batches,
+    )
+
+
+def test_a_photo_that_cannot_be_read_is_no_damaged_photo(tmp_path: Path) -> None:
+    split = load(folder(tmp_path, {"a": 5, "b": 5})).train
+    paths(split)[0].unlink()
+    with pytest.raises(ValueError, match=r"cannot be read: No such file or directory$"):
+        next(split.ordered(8))
 
 
 def test_other_modes_become_rgb(tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ def test_the_commands_distill_export_and_evaluate(
     data = ["--model=net.py:net", "--data=npz:tiny.npz"]
     short = ["--epochs=3", "--batch-size=16"]
     tas_json("train", *data, *short, "--out=teacher")
-    model = tas.load("teacher")
+    model = tas.load("teacher", trust=True)
     shape = tas.Space.trace(model, (1, 8, 8)).smallest
     Path("small.json").write_text(shape.to_json())
     small = [*data, *short, "--shape=small.json"]
@@ -175,23 +175,27 @@ def test_the_commands_distill_export_and_evaluate(
         )
         for kind in ("none", "init", "kd", "init+kd")
     }
-    assert len({tuple(tas.load(kind).fc.bias.tolist()) for kind in made}) == 4  # type: ignore[union-attr,operator]
+    assert len({tuple(tas.load(kind, trust=True).fc.bias.tolist()) for kind in made}) == 4  # type: ignore[union-attr,operator]
     for kind, result in made.items():
-        assert tas_json("evaluate", kind)["accuracy"] == result["accuracy"]
-    exported = tas_json("export", "init+kd")
+        assert tas_json("evaluate", kind, "--trust")["accuracy"] == result["accuracy"]
+    exported = tas_json("export", "init+kd", "--trust")
     assert exported["checked"] == 40
     assert "made smaller" in Path("init+kd/export/README.md").read_text()
-    tas_json("export", "teacher")
+    tas_json("export", "teacher", "--trust")
     assert "made smaller" not in Path("teacher/export/README.md").read_text()
     # from the run, or from what was exported
     os.rename("init+kd/export", "moved")
     x = torch.randn(2, 1, 8, 8)
     with torch.no_grad():
-        assert torch.allclose(tas.load("moved")(x), tas.load("init+kd")(x), atol=1e-6)
+        assert torch.allclose(
+            tas.load("moved", trust=True)(x), tas.load("init+kd", trust=True)(x), atol=1e-6
+        )
         os.rename("net.py", "gone.py")
-        assert torch.allclose(tas.load("moved")(x), tas.load("init+kd", model)(x), atol=1e-5)
+        assert torch.allclose(
+            tas.load("moved", trust=True)(x), tas.load("init+kd", model)(x), atol=1e-5
+        )
     with pytest.raises(ValueError, match=r"net\.py is not there; give the unpruned network"):
-        tas.load("init+kd")
+        tas.load("init+kd", trust=True)
     os.rename("tiny.npz", "other.npz")
     here = ["--model=gone.py:net", "--data=npz:other.npz"]
     assert tas_json("evaluate", "init+kd", *here)["accuracy"] == made["init+kd"]["accuracy"]

@@ -68,3 +68,13 @@ def test_the_inputs_are_described() -> None:
     assert "From the values of the dataset: subtract the mean (0.5) of each channel" in floats
     plain = card(replace(INFO, mean=(), std=(), pixels=False))
     assert "Images as float32 of N x 1 x 8 x 8.\n" in plain
+
+
+def test_names_are_escaped() -> None:
+    evil = replace(INFO, classes=("<script>alert(1)</script>", "a\n# heading"))
+    text = card(evil, model="<img src=x>|", teacher="<b>", command="tas <i>\n# no heading")
+    for tag in ("<script", "<img", "<b", "<i"):
+        assert tag not in text
+    assert "&lt;img src=x>\\| on own" in text
+    assert "\n# heading" not in text
+    assert "\n# no heading" not in text

@@ -114,7 +114,8 @@ def _normalise_with(mean: Values, std: Values, dataset: Dataset) -> Dataset:
         used[name] = tuple(value * (255 if info.pixels else 1) for value in values)
 
     own = {name: torch.tensor(values) for name, values in used.items()}
-    return Dataset(
+    return replace(
+        dataset,
         info=replace(info, mean=used["mean"], std=used["std"]),
         train=replace(dataset.train, **own),
         validation=replace(dataset.validation, **own),

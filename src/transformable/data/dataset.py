@@ -123,6 +123,8 @@ class Dataset:
     test: Split
     task: Task = field(default_factory=Classification)
     """What is to be learnt from the targets."""
+    fingerprint: str = ""
+    """Tells the images of all three splits from others; empty if it is not known."""
 
     def __repr__(self) -> str:
         size, count = "x".join(map(str, self.info.input_shape)), self.info.num_classes

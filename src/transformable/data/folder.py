@@ -3,23 +3,27 @@
 import ctypes
 import math
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from multiprocessing import RawArray
 from pathlib import Path
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from ..seeds import generator
 from .augment import normalise
+from .damaged_photos import DamagedPhotos
 from .dataset import Batches, Dataset, Info, Split
-from .photos import SIZE, SUFFIXES, decode, evaluation_view, training_view
+from .fingerprint import of_photos
+from .photos import SIZE, SUFFIXES, DamagedPhotoError, decode, evaluation_view, training_view
 from .stratify import stratified
+from .workers import ignore_stop_signals, loaded
 
 __all__ = ["PhotoSplit", "info", "load"]
 
@@ -45,6 +49,8 @@ class PhotoSplit(Split):
     """Processes that decode; with 0 this process does. The images do not depend on it."""
     size: int = SIZE
     """Height and width of the images."""
+    damaged: DamagedPhotos = field(default_factory=lambda: DamagedPhotos(0))
+    """Those of the whole folder."""
 
     def subset(self, indexes: Tensor) -> Self:
         paths = tuple(self.paths[index] for index in indexes.tolist())
@@ -62,30 +68,48 @@ class PhotoSplit(Split):
         workers = min(self.workers, _processors(), len(plan))
         # one place for the batch that is normalised and one for each that is decoded meanwhile
         places = 1 + PREFETCHED * workers
-        views = _Views(self.paths, self.size, epoch, places, max(map(len, plan)))
+        views = _Views(
+            self.paths, self.size, epoch, places, max(map(len, plan)), self.damaged.allowed
+        )
         loader = DataLoader(
             views,
             batch_sampler=[[n % places, *indexes.tolist()] for n, indexes in enumerate(plan)],
-            collate_fn=str,
+            collate_fn=_unchanged,
             num_workers=workers,
+            worker_init_fn=ignore_stop_signals,
             prefetch_factor=PREFETCHED if workers else None,
             # its own, because a loader otherwise draws from the global one at every epoch, and a
             # run resumed in the middle of an epoch would draw once more than one that was not
             generator=torch.Generator(),
         )
-        for n, (indexes, message) in enumerate(zip(plan, loader, strict=True)):
-            if message:
-                raise ValueError(message)
+        for n, decoded in enumerate(loaded(loader)):
+            if isinstance(decoded, str):
+                raise ValueError(decoded)
+            indexes, damaged = decoded
+            self.damaged.add(damaged)
+            if not indexes:
+                continue
             x = torch.from_numpy(views.place(n % places)[: len(indexes)]).permute(0, 3, 1, 2)
             yield normalise(x, self.mean, self.std), self.labels[indexes]
 
 
-class _Views(TorchDataset[str]):
+Decoded = tuple[list[int], list[str]]
+"""Which photos a batch has, and what is to be said of those that are damaged."""
+
+
+def _unchanged(decoded: Any) -> Any:
+    return decoded
+
+
+class _Views(TorchDataset[Decoded | str]):
     """A view of each photo, for training in (seed, epoch) or else for evaluation.
 
     The views of a batch are written to one of several places in memory that all processes share:
     sending them through a pipe takes a good part of the time of decoding. The array is
     Python's, which knows how little shared memory containers have; torch's tensors do not.
+
+    In the place of a damaged photo, training has the next one in order that is whole; evaluation
+    leaves it out. So batches stay a function of their indexes.
     """
 
     def __init__(
@@ -95,8 +119,9 @@ class _Views(TorchDataset[str]):
         epoch: tuple[int, int] | None,
         places: int,
         batch_size: int,
+        allowed: int,
     ) -> None:
-        self.paths, self.size, self.epoch = paths, size, epoch
+        self.paths, self.size, self.epoch, self.allowed = paths, size, epoch, allowed
         self._shape = (places, batch_size, size, size, 3)
         self._memory = RawArray(ctypes.c_uint8, math.prod(self._shape))
 
@@ -105,32 +130,41 @@ class _Views(TorchDataset[str]):
         places = np.frombuffer(memoryview(self._memory), np.uint8).reshape(self._shape)
         return cast(NDArray[np.uint8], places[number])
 
-    def __getitems__(self, batch: list[int]) -> str:
-        """Decode photos into a place: its number is the first of ``batch``. The answer is empty.
+    def __getitems__(self, batch: list[int]) -> Decoded | str:
+        """Decode photos into a place: its number is the first of ``batch``.
 
-        A photo that cannot be decoded gives the message about it: an exception that crosses
+        A photo that cannot be read gives the message about it: an exception that crosses
         processes becomes pages of traceback.
         """
         number, *indexes = batch
-        place = self.place(number)[: len(indexes)]
+        place, used, damaged = self.place(number), list[int](), list[str]()
         try:
             for start in range(0, len(indexes), DECODED):
-                some = slice(start, start + DECODED)
-                for row, view in zip(place[some], self._views(indexes[some]), strict=True):
-                    row[:] = view
+                asked = indexes[start : start + DECODED]
+                found = [(index, self._decoded(index, damaged)) for index in asked]
+                whole = [(index, *photo) for index, photo in found if photo is not None]
+                for index, other, image in whole:
+                    place[len(used)] = self._view(index, image)
+                    used.append(other)
         except ValueError as error:
             return str(error)
-        return ""
+        return used, damaged
 
-    def _views(self, indexes: list[int]) -> list[NDArray[np.uint8]]:
-        images = [decode(self.paths[index]) for index in indexes]
+    def _decoded(self, index: int, damaged: list[str]) -> tuple[int, Image.Image] | None:
+        """The photo, or, if it is damaged, what is taken in its place, with its own index."""
+        # more than these in a row are more than may be damaged
+        attempts = 1 if self.epoch is None else self.allowed + 2
+        for other in range(index, index + attempts):
+            try:
+                return other % len(self.paths), decode(self.paths[other % len(self.paths)])
+            except DamagedPhotoError as error:
+                damaged.append(str(error))
+        return None
+
+    def _view(self, index: int, image: Image.Image) -> NDArray[np.uint8]:
         if self.epoch is None:
-            return [evaluation_view(image, self.size) for image in images]
-        randoms = [generator("photo", *self.epoch, index) for index in indexes]
-        return [
-            training_view(image, random, self.size)
-            for image, random in zip(images, randoms, strict=True)
-        ]
+            return evaluation_view(image, self.size)
+        return training_view(image, generator("photo", *self.epoch, index), self.size)
 
 
 def _processors() -> int:
@@ -167,8 +201,16 @@ def load(path: Path, *, validation: float, seed: int, workers: int, size: int = 
         whole, test = whole.subset(rest), whole.subset(part)
     else:
         test = _scan(path / "val", about.classes, workers, size)
+    damaged = DamagedPhotos(len(whole) + len(test))
+    whole, test = replace(whole, damaged=damaged), replace(test, damaged=damaged)
     rest, part = stratified(whole.labels, validation, seed)
-    return Dataset(info=about, train=whole.subset(rest), validation=whole.subset(part), test=test)
+    return Dataset(
+        info=about,
+        train=whole.subset(rest),
+        validation=whole.subset(part),
+        test=test,
+        fingerprint=of_photos(path, {*whole.paths, *test.paths}),
+    )
 
 
 def _training_folder(path: Path) -> Path:

@@ -17,8 +17,10 @@ from ..seeds import generator
 from ..task import Classification
 from ..user_code import first_line
 from .dataset import Batches, Dataset, Info, Split
+from .fingerprint import of_tensors
 from .stratify import stratified
 from .tensors import check_same_scale, count_classes
+from .workers import ignore_stop_signals, loaded
 
 __all__ = ["ItemSplit", "Items", "from_datasets"]
 
@@ -64,10 +66,11 @@ class ItemSplit(Split):
             batch_sampler=[self.indexes[each].tolist() for each in plan],
             collate_fn=_collate,
             num_workers=min(self.workers, len(plan)),
+            worker_init_fn=ignore_stop_signals,
             # its own, because a loader otherwise draws from the global one at every epoch
             generator=torch.Generator(),
         )
-        for batch in loader:
+        for batch in loaded(loader):
             if isinstance(batch, str):
                 raise ValueError(batch)
             x, y = map(torch.from_numpy, batch)
@@ -189,7 +192,8 @@ def from_datasets(
     task = own_task(objective, score) or Classification()
     whole = _split(train, "train", workers)
     tested = None if test is None else _split(test, "test", workers)
-    shape = _check_items(whole, tested)
+    seen = _first_images(whole, tested)
+    channels, height, width = seen["train"].shape[1:]
     if task == Classification():
         whole = replace(whole, labels=_labels(whole))
         tested = None if tested is None else replace(tested, labels=_labels(tested))
@@ -198,10 +202,12 @@ def from_datasets(
         rest, part = stratified(whole.labels, TEST_SHARE, seed=0)
         whole, tested = whole.subset(rest), whole.subset(part)
     rest, part = stratified(whole.labels, validation, seed)
+    # of what a user's own code gives, only the labels and the first images are known
+    known = [*seen.values(), whole.labels, tested.labels]
     return Dataset(
         info=Info(
             name=name or type(train).__name__,
-            input_shape=shape,
+            input_shape=(channels, height, width),
             num_classes=len(classes or ()),
             classes=classes or (),
             pixels=False,
@@ -210,6 +216,7 @@ def from_datasets(
         validation=whole.subset(part),
         test=tested,
         task=task,
+        fingerprint=of_tensors(*known),
     )
 
 
@@ -226,14 +233,13 @@ def _split(items: Items, part: str, workers: int) -> ItemSplit:
     )
 
 
-def _check_items(train: ItemSplit, test: ItemSplit | None) -> tuple[int, int, int]:
-    """The size of the images; a ValueError if those of both datasets are not alike."""
+def _first_images(train: ItemSplit, test: ItemSplit | None) -> dict[str, Tensor]:
+    """The first images of each dataset; a ValueError if those of both are not alike."""
     seen = {}
     for split in (train, test):
         if split is not None:
             first = replace(split, workers=0).subset(torch.arange(min(LOOKED_AT, len(split))))
             seen[split.part], _ = next(first.ordered(LOOKED_AT))
-    channels, height, width = seen["train"].shape[1:]
     if test is not None:
         shapes = [tuple(images.shape[1:]) for images in seen.values()]
         if shapes[0] != shapes[1]:
@@ -242,7 +248,7 @@ def _check_items(train: ItemSplit, test: ItemSplit | None) -> tuple[int, int, in
                 "they must be alike"
             )
         check_same_scale(seen["train"], seen["test"], "the train dataset", "the test dataset")
-    return channels, height, width
+    return seen
 
 
 def _labels(split: ItemSplit) -> Tensor:

@@ -12,6 +12,7 @@ from torch.nn import functional
 __all__ = [
     "SIZE",
     "SUFFIXES",
+    "DamagedPhotoError",
     "crop_box",
     "decode",
     "evaluation_view",
@@ -27,8 +28,12 @@ SUFFIXES = frozenset(
 GREY = (0.299, 0.587, 0.114)  # of each channel, as Pillow's mode L
 
 
+class DamagedPhotoError(ValueError):
+    """What is in a file is no photo."""
+
+
 def decode(path: Path) -> Image.Image:
-    """Read a photo as RGB; a ValueError names a file that cannot be decoded."""
+    """Read a photo as RGB; a ValueError names a file that cannot be read or decoded."""
     try:
         with Image.open(path) as image:
             if image.mode == "RGB":
@@ -36,8 +41,13 @@ def decode(path: Path) -> Image.Image:
                 return image  # convert would copy it
             # palettes go through RGBA, because Pillow warns about every transparent one otherwise
             return (image.convert("RGBA") if image.mode == "P" else image).convert("RGB")
+    except MemoryError:
+        raise
     except Exception as error:  # Pillow's decoders raise whatever the damage leads to
-        raise ValueError(f"photo {str(path)!r} cannot be decoded: {error}") from error
+        if isinstance(error, OSError) and error.errno is not None:
+            # the disk's fault, not the photo's: another time it can be read
+            raise ValueError(f"photo {str(path)!r} cannot be read: {error.strerror}") from error
+        raise DamagedPhotoError(f"photo {str(path)!r} cannot be decoded: {error}") from error
 
 
 def evaluation_view(image: Image.Image, size: int = SIZE) -> NDArray[np.uint8]:

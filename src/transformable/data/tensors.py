@@ -13,6 +13,7 @@ from torch import Tensor
 from ..seeds import generator
 from .augment import crop, flip, normalise
 from .dataset import Batches, Dataset, Info, Split
+from .fingerprint import of_tensors
 from .stratify import stratified
 
 __all__ = [
@@ -136,6 +137,7 @@ def from_tensors(
         train=whole.subset(rest),
         validation=whole.subset(part),
         test=replace(whole, images=test_images, labels=test_labels),
+        fingerprint=of_tensors(images, labels, test_images, test_labels),
     )
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from ..settings import Residual
 from ..shape import Shape
+from ..user_code import is_function_spec
+from .packages import is_package_spec
 
 __all__ = ["BLUEPRINT_FILE", "Blueprint"]
 
@@ -27,6 +29,16 @@ class Blueprint:
     residual: Residual = "pad"
     leaf: tuple[str, ...] = ()
     """The modules that were kept whole when it was slimmed."""
+
+    @property
+    def runs_a_file(self) -> bool:
+        """Whether the network is built by the code in a file.
+
+        >>> Blueprint(model="net.py:net", num_classes=10, input_shape=(3, 32, 32)).runs_a_file
+        True
+        """
+        own = self.model is not None and is_function_spec(self.model)
+        return own and not is_package_spec(self.model or "")
 
     @classmethod
     def read(cls, folder: Path) -> "Blueprint":

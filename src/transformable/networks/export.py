@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..atomic_files import weights_as_bytes, write_whole
+from ..atomic_files import is_leftover, remove_leftovers, weights_as_bytes, write_whole
 from ..data import Dataset
 from ..shape import Shape
 from . import onnx_file
@@ -97,10 +97,13 @@ def check_agreement(path: Path, network: Network, images: Tensor, logits: Tensor
 
 def _prepare_folder(folder: Path) -> None:
     """Make the folder and remove an earlier export from it; refuse one that holds other files."""
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / BLUEPRINT_FILE).is_file():
+    files = [path for path in folder.iterdir() if not is_leftover(path)] if folder.is_dir() else []
+    if files and not (folder / BLUEPRINT_FILE).is_file():
         raise ValueError(f"folder {folder} holds other files; choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (*FILES, "shape.json", BLUEPRINT_FILE):
+    remove_leftovers(folder)
+    # the blueprint stays until it is replaced: by it the folder is known
+    for name in (*FILES, "shape.json"):
         (folder / name).unlink(missing_ok=True)
 
 
@@ -109,7 +112,7 @@ def _write_weights(model: nn.Module, folder: Path, blueprint: Blueprint) -> Netw
     content = weights_as_bytes(model)
     write_whole(path, lambda file: file.write(content))
     if blueprint.model is not None:
-        return load(folder)
+        return load(folder, trust=True)  # the caller has named it
     # a network made in Python cannot be built from its blueprint: read into a copy without weights
     net = copy.deepcopy(model)
     with torch.no_grad():

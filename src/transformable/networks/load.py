@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from ..runs.run_folder import check_version
 from ..shape import Shape
 from ..slimming.slim import slim
 from ..tracing.space import Space
@@ -16,25 +17,29 @@ from .weights import load_weights
 __all__ = ["load", "network_folder"]
 
 
-def load(folder: str | Path, model: nn.Module | None = None) -> nn.Module:
+def load(folder: str | Path, model: nn.Module | None = None, *, trust: bool = False) -> nn.Module:
     """The trained network of a run folder or of an exported one, ready to use.
 
     That is the small network of a run of ``tas prune`` or ``tas distill``, and the network of a run
-    of ``tas train``. If the run was made in Python from a network of your own, give that network,
-    unpruned, as ``model``; it is not changed. Without it the exported program is loaded, which can
-    be evaluated but not trained.
+    of ``tas train``. Nothing in the folder is run as code. If the run was made from a network of
+    your own, give that network, unpruned, as ``model``; it is not changed. Or say ``trust=True``
+    for a folder whose maker you trust: the Python file that it names is run or, if there is none,
+    the exported program is loaded, which can be evaluated but not trained.
     """
     folder = network_folder(Path(folder))
     blueprint = Blueprint.read(folder)
     if model is None:
+        _check_trust(folder, blueprint, trust)
         try:
             model = _build_unpruned(blueprint)
         except ValueError as error:
-            for program in (folder / "model.pt2", folder.parent / "export" / "model.pt2"):
-                if program.is_file():  # this needs neither the class of the network nor its file
-                    return ExportedProgram(program)
+            places = (folder / "model.pt2", folder.parent / "export" / "model.pt2")
+            program = next((path for path in places if path.is_file()), None)
+            if program and trust:  # it needs neither the class of the network nor its file
+                return ExportedProgram(program)
+            also = f"; --trust, or trust=True, loads {program}" if program else ""
             raise ValueError(
-                f"{error}; give the unpruned network: --model, or tas.load(folder, model=...)"
+                f"{error}; give the unpruned network: --model, or tas.load(folder, model=...){also}"
             ) from error
     if (folder / "shape.json").is_file():
         space = Space.trace(
@@ -47,6 +52,16 @@ def load(folder: str | Path, model: nn.Module | None = None) -> nn.Module:
     return model.eval()
 
 
+def _check_trust(folder: Path, blueprint: Blueprint, trust: bool) -> None:
+    """Refuse to run the code that a folder names, unless it is trusted."""
+    if blueprint.runs_a_file and not trust:
+        raise ValueError(
+            f"{folder} was made with {blueprint.model}, and a file is run only if you name it: "
+            f"give --model {blueprint.model}, or tas.load(folder, model=...); --trust, or "
+            "trust=True, runs what a folder names"
+        )
+
+
 def _build_unpruned(blueprint: Blueprint) -> nn.Module:
     if blueprint.model is None:
         raise ValueError("the network was made in Python")
@@ -57,7 +72,10 @@ def _build_unpruned(blueprint: Blueprint) -> nn.Module:
 
 
 class ExportedProgram(nn.Module):
-    """The network in a file of torch.export: it computes, but cannot be trained."""
+    """The network in a file of torch.export: it computes, but cannot be trained.
+
+    Such a file can run code when it is loaded.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -73,6 +91,7 @@ def network_folder(folder: Path) -> Path:
     job = any((folder / name).is_dir() for name in ("teacher", "student"))
     inner = folder / "student" if job else folder
     if (inner / "model.safetensors").is_file():
+        check_version(inner)
         return inner
     if (folder / "shape.json").is_file() and (folder / "steps.csv").is_file():
         raise ValueError(

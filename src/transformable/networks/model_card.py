@@ -23,7 +23,11 @@ def model_card(
 ) -> str:
     """Markdown from the result of a run, its dataset and the result of ``export``."""
     environment = Environment(
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=_escaped,
     )
     environment.filters |= {"with_commas": "{:,}".format, "percent": "{:.2%}".format}
     environment.filters |= {"three_digits": "{:.3g}".format, "six_digits": "{:.6g}".format}
@@ -31,6 +35,17 @@ def model_card(
         result=summary,
         searched_sizes=SEARCHED_SIZES.get(summary.get("method", "tas")),
         info=info,
-        blueprint=blueprint,
+        own=blueprint.model is None or blueprint.runs_a_file,
         files=exported["files"],
     )
+
+
+def _escaped(value: Any) -> Any:
+    """A text that is neither HTML nor another line or cell of a table: names come from files.
+
+    >>> _escaped("<b>a|b\\nc"), _escaped(3)
+    ('&lt;b>a\\\\|b c', 3)
+    """
+    if not isinstance(value, str):
+        return value
+    return " ".join(value.replace("<", "&lt;").replace("|", r"\|").splitlines())

@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import importlib.util
 import logging
 import re
 import warnings
@@ -14,14 +13,14 @@ import torch
 from torch import nn
 
 from ..atomic_files import write_whole
+from ..extras import is_installed
 
 __all__ = ["available", "exporter_errors", "session", "write"]
 
 
 def available() -> bool:
     """Whether onnx, onnxscript and onnxruntime are installed."""
-    needed = ("onnx", "onnxscript", "onnxruntime")
-    return all(importlib.util.find_spec(name) is not None for name in needed)
+    return is_installed("export")
 
 
 def write(model: nn.Module, input_shape: tuple[int, int, int], path: Path) -> None:

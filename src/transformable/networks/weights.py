@@ -3,13 +3,16 @@
 import pickle
 import re
 import warnings
+import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import safetensors.torch
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
+
+from ..atomic_files import CHECKSUM, weights_checksum
 
 __all__ = ["load_weights", "read_weights"]
 
@@ -25,15 +28,17 @@ TORCHVISION: dict[str, str | Callable[[re.Match[str]], str]] = {
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
-    """The state dict in a .safetensors file or in a torch file."""
+    """The state dict in a .safetensors file or in a torch file.
+
+    Checksums are compared where the file has them: a .safetensors file of this package does, and so
+    do all torch files but those of before torch 1.6.
+    """
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"weights file {path} is not there")
     if path.suffix == ".safetensors":
-        try:
-            return safetensors.torch.load_file(path)
-        except SafetensorError:
-            raise ValueError(f"weights file {path} is damaged or not safetensors") from None
+        return _read_safetensors(path)
+    _check_records(path)
     return _state_dict(path, _read_torch(path))
 
 
@@ -98,6 +103,48 @@ def _advice(wrong: list[str], of_head: set[str]) -> str:
     return ""
 
 
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            checksum = (file.metadata() or {}).get(CHECKSUM)
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError:
+        what = f"weights file {path} is damaged or not safetensors"
+        raise ValueError(f"{what}; {_way_on(path)}") from None
+    if checksum is not None and checksum != weights_checksum(state):
+        raise ValueError(
+            f"weights file {path} is damaged: its checksum is of other weights; {_way_on(path)}"
+        )
+    return state
+
+
+def _check_records(path: Path) -> None:
+    """Compare the records of a torch file with their checksums, which torch itself does not."""
+    damaged = None
+    try:
+        if zipfile.is_zipfile(path):  # if not, it is of before torch 1.6 and has no checksums
+            with zipfile.ZipFile(path) as archive:
+                if any(record.CRC for record in archive.infolist()):  # torch can leave them out
+                    damaged = archive.testzip()
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError):
+        damaged = "its directory"
+    if damaged is not None:
+        raise ValueError(
+            f"weights file {path} is damaged: {damaged} is not what was written; {_way_on(path)}"
+        )
+
+
+def _way_on(path: Path) -> str:
+    """What to do about a damaged file."""
+    if (path.parent / "config.toml").is_file():
+        return (
+            f"remove {path.parent / 'result.json'}, and that of the job around it if there is one, "
+            "and run the same command again"
+        )
+    exported = (path.parent / "network.json").is_file()
+    return "export the network again" if exported else "fetch or save it again"
+
+
 def _read_torch(path: Path) -> object:
     try:
         with warnings.catch_warnings(action="ignore"):  # the ValueError says it in one line
@@ -109,9 +156,11 @@ def _read_torch(path: Path) -> object:
                 f"weights file {path} is refused: it would import {found[1]}; "
                 "save the plain state dict instead"
             ) from None
-        raise ValueError(f"weights file {path} is damaged or not plain tensors") from None
+        what = f"weights file {path} is damaged or not plain tensors"
+        raise ValueError(f"{what}; {_way_on(path)}") from None
     except Exception:  # torch raises many kinds for a damaged file
-        raise ValueError(f"weights file {path} is damaged or not a torch file") from None
+        what = f"weights file {path} is damaged or not a torch file"
+        raise ValueError(f"{what}; {_way_on(path)}") from None
 
 
 def _state_dict(path: Path, content: object) -> dict[str, Tensor]:
