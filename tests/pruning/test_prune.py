@@ -77,7 +77,10 @@ def test_a_smaller_trained_network_inside_the_band(whole: Path) -> None:
     assert before["accuracy"] > 0.9
     assert after["accuracy"] > 0.9
     assert found["n"] == 40
-    small, unpruned = tas.load(whole), load_file(whole / "teacher" / "model.safetensors")
+    small, unpruned = (
+        tas.load(whole, trust=True),
+        load_file(whole / "teacher" / "model.safetensors"),
+    )
     count = sum(p.numel() for p in small.parameters())
     assert after["params"] == count
     assert before["params"] == sum(
@@ -97,7 +100,7 @@ def test_evaluate_says_of_the_run_what_the_run_says(
     whole: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(folder)
-    assert main(["evaluate", str(whole), "--json"]) == 0
+    assert main(["evaluate", str(whole), "--model=net.py:net", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["accuracy"] == result(whole)["after"]["accuracy"]
 
@@ -222,15 +225,15 @@ def test_a_full_disk_leaves_what_was_done(
     whole: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from transformable.atomic_files import write_whole
-    from transformable.runs import run_folder
+    from transformable.runs import checkpoint_file
 
-    def full(path: Path, content: Any) -> None:
+    def full(path: Path, content: Any, **options: Any) -> None:
         if path.parent.name == "student" and path.name == "checkpoint.pt":
             raise OSError(28, "No space left on device")
-        write_whole(path, content)
+        write_whole(path, content, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_folder, "write_whole", full)
+        patch.setattr(checkpoint_file, "write_whole", full)
         assert run(folder, "--out=full") == 2
     error = capsys.readouterr().err
     assert "student/checkpoint.pt: No space left on device" in error
@@ -257,7 +260,7 @@ def test_a_loss_that_is_not_a_number_ends_in_one_line(
     assert "the loss is not a finite number" in error
     assert error.count("\n") == 1
     assert (folder / "nan" / "search" / "shape.json").is_file()
-    assert tas.load(folder / "nan" / "teacher")
+    assert tas.load(folder / "nan" / "teacher", trust=True)
 
 
 def test_an_impossible_budget_or_folder_is_refused_first(
@@ -291,8 +294,10 @@ def test_from_python_with_a_network_of_ones_own(folder: Path, tmp_path: Path) ->
         for place in (tmp_path / "own", tmp_path / "own" / "export"):
             assert torch.allclose(tas.load(place, model=model)(x), logits, atol=1e-6)
         # without the class of the network, the exported program computes the same
-        assert torch.allclose(tas.load(tmp_path / "own" / "export")(x), logits, atol=1e-5)
-        assert torch.allclose(tas.load(tmp_path / "own")(x), logits, atol=1e-5)
+        assert torch.allclose(
+            tas.load(tmp_path / "own" / "export", trust=True)(x), logits, atol=1e-5
+        )
+        assert torch.allclose(tas.load(tmp_path / "own", trust=True)(x), logits, atol=1e-5)
     os.rename(tmp_path / "own" / "export", tmp_path / "elsewhere")
     with pytest.raises(ValueError, match="was made in Python; give the unpruned network"):
         tas.load(tmp_path / "own")

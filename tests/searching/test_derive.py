@@ -114,6 +114,20 @@ def test_a_solver_that_gives_up_says_so(monkeypatch: pytest.MonkeyPatch) -> None
         derive(random_probabilities(space, 0), space, budget)
 
 
+def test_what_the_solver_does_not_know_is_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(integer_program, "NODES", 0)
+    monkeypatch.setattr(derive_module, "PATHS", 0)
+    space = tas.Space.trace(tas.models.build("resnet20"), (3, 32, 32))
+    with pytest.raises(ValueError, match=r"gave up after 0 nodes .* or fewer candidates$"):
+        check_possible(space, Budget.of(0.5, space))
+    wide = {name: torch.arange(len(c)).float().softmax(0) for name, c in space.candidates.items()}
+    # one that has found a shape, but has not gone through all others
+    monkeypatch.setattr(integer_program, "NODES", 1)
+    with pytest.warns(UserWarning, match="stopped after 1 nodes: .*perhaps not the most probable"):
+        found = derive(wide, space, Budget.of(0.5, space))
+    assert Budget.of(0.5, space).holds(found.cost)
+
+
 def test_a_hole_between_the_shapes_is_refused_with_what_is_near() -> None:
     space = tas.Space.trace(tas.models.build("resnet20"), (3, 32, 32), search="depth")
     costs = {

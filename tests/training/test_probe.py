@@ -1,15 +1,16 @@
 """Estimates of time and memory from a few steps."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 import torch
+from torch import Tensor
 
 import transformable as tas
 from transformable.costing.budget import Budget
-from transformable.data import Dataset, from_tensors
+from transformable.data import Dataset, Split, from_tensors
 from transformable.presets import quick_search
 from transformable.searching import dry_run
 from transformable.searching.search_step import SearchStep
@@ -57,6 +58,27 @@ def test_larger_steps_follow_from_small_ones(monkeypatch: pytest.MonkeyPatch) ->
     assert seen.total == pytest.approx(200.0, abs=0.1)
     # each phase with as many images as it has: the forward one with 256 needs more
     assert seen.memory == 200 + 6 * 256
+
+
+def test_the_start_of_an_epoch_is_not_counted_for_each_image(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = 0.0
+    monkeypatch.setattr(time, "perf_counter", lambda: clock)
+    split = data().train
+    shuffled = type(split).shuffled
+
+    def slow(self: Split, size: int, **order: int) -> Iterator[tuple[Tensor, Tensor]]:
+        nonlocal clock
+        clock += 3.0  # to order all images
+        for batch in shuffled(self, size, **order):
+            clock += 0.01 * len(batch[1])
+            yield batch
+
+    monkeypatch.setattr(type(split), "shuffled", slow)
+    phases = [Phase(name="step", step=lambda count: None, images=1000, at_once=64)]
+    seen = probe(lambda: phases, split, torch.device("cpu"))
+    assert seen.seconds["step"] == pytest.approx(10.0, abs=0.01)
 
 
 def test_quick_steps_are_tried_as_they_are() -> None:

@@ -3,10 +3,13 @@
 import copy
 import hashlib
 import json
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from lightning_fabric import Fabric
 from torch import nn
 
@@ -19,6 +22,7 @@ from ..networks.blueprint import Blueprint
 from ..own_task import OwnObjective, OwnScore, own_task
 from ..presets import PRESETS
 from ..runs.progress import Progress
+from ..runs.progress_file import progress_kept
 from ..runs.run_folder import Run
 from ..settings import Distilling, Metric, Searching, Training
 from ..shape import Shape
@@ -26,6 +30,7 @@ from ..timing.table_file import conditions_here, find_latency
 from ..tracing.space import Space
 from ..training.checks import check_model
 from ..training.devices import make_fabric
+from ..training.processes import from_first, measured_by_first
 from ..training.session import Session
 from .conclude import conclude
 from .job import PruningJob
@@ -54,15 +59,18 @@ def run_job(job: PruningJob, session: Session) -> Pruned:
     """
     job.check(session)
     if session.run is not None:
-        session.run.start()
+        session.run.start(inputs={"images": job.dataset.fingerprint})
     before = train_teacher(job, session)
     found, search_seconds = apply_method(job, session)
     student, after = train_student(job, found, session)
-    result = None if session.run is None else session.run.result()
-    if result is None and session.fabric.global_rank == 0:
+
+    def finish() -> dict[str, Any]:
         scores = {"before": before, "after": after}
-        result = conclude(job, found, student, scores, search_seconds, session)
-    return Pruned(model=student, teacher=job.model, shape=found.shape, summary=result or {})
+        done = None if session.run is None else session.run.result()
+        return done or conclude(job, found, student, scores, search_seconds, session)
+
+    summary = from_first(session.fabric, finish)
+    return Pruned(model=student, teacher=job.model, shape=found.shape, summary=summary)
 
 
 def prune(
@@ -102,7 +110,8 @@ def prune(
     unpruned network, the search, the small network) are those of the preset quick unless given.
     ``method`` is a name, path.py:function, or a function. With a folder ``out``, everything is kept
     there, with an export and a report, and the same call continues where an interrupted one
-    stopped.
+    stopped. A ``fabric`` of several devices has to be launched; all of its processes make this
+    call, and the first of them has the folder.
 
     >>> import torch
     >>> from transformable import models
@@ -121,9 +130,14 @@ def prune(
     preset = PRESETS["quick"]
     space = space or Space.trace(model, data.info.input_shape)
     fabric = fabric or make_fabric()
+    if fabric.world_size > 1 and not torch.distributed.is_initialized():
+        raise ValueError(
+            f"the fabric has {fabric.world_size} devices and is not launched: call fabric.launch()"
+        )
     if metric == "latency" and latency is None:
         here = conditions_here("torch", 1, 1, fabric.device)
-        latency = find_latency(model, space, here, device=fabric.device).measured.latency
+        table = partial(find_latency, model, space, here, device=fabric.device)
+        latency = measured_by_first(fabric, lambda: table().measured.latency)
     job = PruningJob(
         model=copy.deepcopy(model),
         trained=trained,
@@ -159,8 +173,11 @@ def prune(
         trained=trained,
         digest=_digests(model, data, space),
     )
-    with Run.open(out, settings) as run:
-        return run_job(job, replace(session, run=run))
+    with (
+        Run.open(out, settings) if fabric.global_rank == 0 else nullcontext() as run,
+        progress_kept(run, session.progress) as kept,
+    ):
+        return run_job(job, replace(session, run=run, progress=kept))
 
 
 def _digests(model: nn.Module, data: Dataset, space: Space) -> dict[str, str]:

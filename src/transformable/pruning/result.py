@@ -76,7 +76,9 @@ def job_result(
         "passes": scores["after"]["passes"],
         "command": job.command,
         "teacher": job.source.get("teacher"),
-        **{name: job.source[name] for name in ("model", "data", "seed")},
+        "model": job.source["model"],
+        "data": job.dataset.info.name,
+        "seed": job.source["seed"],
     }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from ..slimming.slim import slim
 from ..training.calibration import BATCH, recalibrate, sample_images
 from ..training.distill import distill
 from ..training.evaluate import evaluate
+from ..training.processes import check_same, share_state
 from ..training.session import MOVABLE, Session
 from ..training.train import minimise, preserve_random_state
 from .job import PruningJob
@@ -53,7 +55,7 @@ def train_teacher(job: PruningJob, session: Session, *, wait: bool = False) -> d
     settings = job.settings(train=job.training)
     scores, folder = session.titled("1/3 teacher").once("teacher", settings, work, wait=wait)
     if folder is not None:
-        load_weights(job.model, folder / "model.safetensors")
+        _load_weights(job.model, folder, session)
     job.model.eval()
     return scores
 
@@ -88,6 +90,9 @@ def apply_method(job: PruningJob, session: Session) -> tuple[MethodResult, float
 
     record, folder = session.once("search", settings, work)
     if made:
+        found = {name: getattr(made[0], name) for name in ("cost", *SPENT)}
+        decided = json.dumps([made[0].shape.to_dict(), found])
+        check_same(session.fabric, f"the results of {job.method_name}", decided.encode())
         return made[0], record["seconds"]
     assert folder is not None
     if record["measured"]:
@@ -101,7 +106,7 @@ def apply_method(job: PruningJob, session: Session) -> tuple[MethodResult, float
             return _timed_method(job, replace(session, run=run))[0], record["seconds"]
     shape = Shape.from_dict(record["shape"])
     model = slim(job.model, job.space, shape)
-    load_weights(model, folder / "model.safetensors")
+    _load_weights(model, folder, session)
     kept = {name: record[name] for name in ("cost", "notes", *SPENT)}
     return MethodResult(shape=shape, model=model, **kept), record["seconds"]
 
@@ -215,8 +220,15 @@ def train_student(
     own = job.settings(method=job.method_name, student=settings)
     scores, folder = session.titled("3/3 student").once("student", own, work)
     if folder is not None:
-        load_weights(student, folder / "model.safetensors")
+        _load_weights(student, folder, session)
     return student.eval(), scores
+
+
+def _load_weights(model: nn.Module, folder: Path, session: Session) -> None:
+    """Put the weights of a run folder into a network; the first process reads them for all."""
+    if session.fabric.global_rank == 0:
+        load_weights(model, folder / "model.safetensors")
+    share_state(session.fabric, model)
 
 
 def blueprint_of(job: PruningJob, found: MethodResult) -> Blueprint:

@@ -12,7 +12,7 @@ from ..costing.budget import BandError, Budget, describe_cost, settle
 from ..costing.expected_cost import Probabilities
 from ..shape import Shape
 from ..tracing.space import Space
-from .integer_program import most_probable
+from .integer_program import GaveUpError, most_probable
 
 __all__ = ["Derived", "check_possible", "derive", "is_possible", "settled_shape"]
 
@@ -44,7 +44,7 @@ def check_possible(space: Space, budget: Budget) -> None:
     try:
         derive(uniform, space, budget)
     except ValueError as error:
-        raise BandError(f"{error}; {_nearest_cost(uniform, space, budget)}") from None
+        raise BandError(f"{error}{_nearest_cost(uniform, space, budget)}") from None
 
 
 def is_possible(space: Space, budget: Budget) -> bool:
@@ -82,16 +82,20 @@ def _near_target(space: Space, budget: Budget) -> Iterator[Shape]:
 
 
 def _nearest_cost(uniform: Probabilities, space: Space, budget: Budget) -> str:
-    """A cost that is possible, found in wider and wider bands, as the end of a message."""
+    """A cost that is possible, found in wider and wider bands, as the end of a message; empty if
+    the solver does not know."""
+    known = True
     for times in (2, 4, 8, 16):
         low, high = (budget.value + times * (e - budget.value) for e in (budget.low, budget.high))
         try:
             wide = replace(budget, low=int(low), high=int(high))
             cost = derive(uniform, space, wide).cost
-            return f"one with {describe_cost(budget.metric, cost)} is near"
-        except ValueError:
+            return f"; one with {describe_cost(budget.metric, cost)} is near"
+        except GaveUpError:
+            known = False
+        except BandError:
             continue
-    return "none is near"
+    return "; none is near" if known else ""
 
 
 def derive(probabilities: Probabilities, space: Space, budget: Budget) -> Derived:

@@ -14,6 +14,7 @@ from ..data import Dataset
 from ..settings import Searching
 from ..shape import Shape
 from ..training.calibration import sample_images
+from ..training.processes import average_statistics, from_first
 from ..training.session import Session
 from .derive import Derived, settled_shape
 from .judge import judge
@@ -83,8 +84,13 @@ class FallingTarget:
             # the full sizes, where they are candidates
             first = space.shape_at({name: len(c) - 1 for name, c in space.candidates.items()})
             around = self.found[-1].derived.shape if self.found else first
-            net.set_logits(measured.logits(self._step.budget, around))
-            self._forward_images += measured.forward_images
+            budget = self._step.budget
+            # of the first process: what others measure may differ by rounding
+            logits, looked_at = from_first(
+                fabric, lambda: (measured.logits(budget, around), measured.forward_images)
+            )
+            net.set_logits(logits)
+            self._forward_images += looked_at
 
     def _aim(self) -> None:
         current = self._begun - 1
@@ -92,6 +98,7 @@ class FallingTarget:
 
     def _derive(self, step: int) -> Passed:
         net, budget, fabric = self._step.net, self._step.budget, self._session.fabric
+        average_statistics(fabric, net)
         probabilities = {name: p.detach().cpu() for name, p in net.probabilities().items()}
         derived = settled_shape(probabilities, net.space, budget)
         if self._settings.judged:
@@ -102,6 +109,7 @@ class FallingTarget:
             count, seed, task = self._settings.judged, self._session.seed, self._dataset.task
             derived = judge(net, self._teacher, derived, budget, images, count, fabric, seed, task)
             self._forward_images += (count + 1) * len(images)
+        derived = from_first(fabric, lambda: derived)
         return Passed(
             budget=budget,
             derived=derived,

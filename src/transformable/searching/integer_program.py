@@ -9,6 +9,7 @@ Without the band, the linear relaxation is tight for a network that is a chain.
 import contextlib
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
@@ -24,7 +25,7 @@ from ..costing.terms import Term, merged
 from ..tracing.layouts import LayerOutput, Placed, StageOutput, Union
 from ..tracing.space import Space
 
-__all__ = ["most_probable"]
+__all__ = ["GaveUpError", "most_probable"]
 
 Columns = NDArray[np.int64]  # indexes of variables
 
@@ -34,6 +35,10 @@ SLACK = 1e-5  # the relative amount by which the solver's tolerance may let a co
 INFEASIBLE = 2  # the status of such a program in scipy.optimize.milp
 
 
+class GaveUpError(BandError):
+    """Whether there is a shape inside the band is not known."""
+
+
 def most_probable(
     logs: Mapping[str, NDArray[np.float64]], space: Space, budget: Budget
 ) -> dict[str, int]:
@@ -41,14 +46,18 @@ def most_probable(
     ValueError if no shape inside the band is found."""
     program = IntegerProgram(space, budget)
     slack = SLACK * budget.high
-    for low, high in ((budget.low, budget.high), (budget.low + slack, budget.high - slack)):
-        found = program.solve(logs, low, high)
-        if found is None:
-            break
-        if budget.allows(space, space.shape_at(found)):
+    for less in (0, slack):
+        found = program.solve(logs, budget.low + less, budget.high - less)
+        if found is None and not less:
+            raise BandError(
+                f"no shape of this network has {budget.promise}; use a larger tolerance or more "
+                "candidates"
+            )
+        if found is not None and budget.allows(space, space.shape_at(found)):
             return found
-    raise BandError(
-        f"no shape of this network has {budget.promise}; use a larger tolerance or more candidates"
+    raise GaveUpError(
+        f"the solver found no shape that has {budget.promise}, which is too narrow for it; use a "
+        "larger tolerance or more candidates"
     )
 
 
@@ -106,12 +115,18 @@ class IntegerProgram:
                 options={"mip_rel_gap": GAP, "node_limit": NODES},
             )
         if found.x is None and found.status != INFEASIBLE:
-            raise BandError(
+            raise GaveUpError(
                 f"the solver gave up after {NODES:,} nodes without a shape that has "
                 f"{self.budget.promise}; use a larger tolerance or fewer candidates"
             )
         if found.x is None:
             return None
+        if not found.success:
+            warnings.warn(
+                f"the solver stopped after {NODES:,} nodes: the shape is inside of "
+                f"{self.budget.band}, but perhaps not the most probable one there",
+                stacklevel=4,
+            )
         return {name: int(found.x[columns].argmax()) for name, columns in self.choices.items()}
 
     def _new(self, *size: int) -> Columns:

@@ -1,6 +1,7 @@
 """The search: weights and sizes learn in turn, each on its own half of the images, or together."""
 
 import copy
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from ..training.calibration import sampled_batches
 from ..training.checkpoints import Checkpointer
 from ..training.checks import check_model, check_weights, try_out
 from ..training.epoch_log import EpochLog
+from ..training.processes import check_same, share_state
 from ..training.session import Session
 from ..training.train import check_steps, preserve_random_state
 from .derive import Derived, check_possible
@@ -121,10 +123,15 @@ def search_all(
     parts = images_of(dataset.train, settings, seed)
     size = settings.batch_size
     steps = min(check_steps(part, size, fabric.world_size) for part in parts)
+    asked = [space.candidates, *(budget.target() for budget in budgets)]
+    check_same(fabric, "the sizes and budgets to search", json.dumps(asked).encode())
     progress.start("preparing", 0, 0)
     files = SearchFiles(run, space)
+    if run is not None:
+        run.start(inputs={"images": dataset.fingerprint})
     teacher = _frozen(model, fabric)
     model = _prepared(model, space, dataset, settings, session)
+    share_state(fabric, model)
     net = make_supernet(model, space, settings, seed).to(fabric.device)
     search_step = SearchStep(
         net,
@@ -159,7 +166,9 @@ def search_all(
                 log.add({"step": state.step, "epoch": epoch + 1, **row})
                 progress.advance(state.step)
                 progress.note(_summary(row, search_step.budget))
+                search_step.drawn.after_step(state.step)
                 checkpointer.after_step(log.flush)
+            search_step.drawn.check(state.step)
             log.flush()
             files.append_distributions(epoch + 1, net.probabilities())
             log.close_epoch(epoch_row(state))

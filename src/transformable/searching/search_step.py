@@ -16,10 +16,11 @@ from ..settings import Searching
 from ..supernet.supernet import SuperNet
 from ..task import Classification, Objective, Task
 from ..training.checkpoints import Stateful
-from ..training.devices import mean_over_processes, sum_over_processes
+from ..training.devices import average_gradients, sum_over_processes
 from ..training.distill import with_answers
 from ..training.train import lr_schedule, make_sgd, seed_step, split_batch
 from .budget_pull import Ceiling, Multiplier, piecewise
+from .drawn_sizes import DrawnSizes
 
 __all__ = ["SearchStep", "temperature"]
 
@@ -52,6 +53,7 @@ class SearchStep:
         self.accumulate = settings.accumulate
         self.total = settings.epochs * steps
         self.part = range(self.total)
+        self.step = 0
         self.hold = round(settings.hold_epochs * steps)
         self.lr_at = lr_schedule(settings, steps, settings.epochs + epochs_after)
         self.weights, self.sizes = net.weight_parameters(), net.architecture_parameters()
@@ -61,6 +63,7 @@ class SearchStep:
         )
         self.multiplier = Multiplier(budget.value)
         self.ceilings = [Ceiling(limit.high) for limit in budget.at_most]
+        self.drawn = DrawnSizes(net, fabric)
         self.aim_at(budget, self.part)
 
     def aim_at(self, budget: Budget, part: range) -> None:
@@ -88,6 +91,7 @@ class SearchStep:
         self, step: int, seed: int, for_weights: Batch, for_sizes: Batch | None = None
     ) -> dict[str, Any]:
         """Both learn in turn, each from its batch; if there is one batch only, together from it."""
+        self.step = step
         self.set_temperature(step)
         self.sgd.param_groups[0]["lr"] = self.lr_at(step)
         row: dict[str, Any] = {"tau": self.net.tau, "lr": self.lr_at(step)}
@@ -176,9 +180,8 @@ class SearchStep:
             gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
             for parameter, gradient in zip(parameters, gradients, strict=True):
                 parameter.grad = gradient if number == 0 else parameter.grad + gradient
-        for parameter in parameters:
-            if parameter.grad is not None:
-                parameter.grad = mean_over_processes(self.fabric, parameter.grad)
+        average_gradients(self.fabric, parameters)
+        self.drawn.add()
         for optimizer in optimizers:
             optimizer.step()
         return means
@@ -203,7 +206,11 @@ class SearchStep:
             name: value / self.fabric.world_size for name, value in zip(names, sums, strict=True)
         }
         if not math.isfinite(means[f"{phase}_loss"]):
-            raise ValueError(f"the {phase} loss of the search is not a finite number; lower the lr")
+            rate = "arch_lr" if phase == "architecture" else "lr"
+            raise ValueError(
+                f"the {phase} loss of the search is not a finite number at step {self.step + 1}; "
+                f"use a lower {rate}, or more warmup_epochs"
+            )
         return means
 
 

@@ -1,24 +1,35 @@
 """The devices, and the values that processes exchange."""
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
-from torch import Tensor
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from lightning_fabric.strategies.ddp import DDPStrategy
+from torch import Tensor, nn
 
+from ..launch import is_under_torchrun
 from ..settings import Precision
 
-__all__ = ["make_fabric", "max_over_processes", "mean_over_processes", "sum_over_processes"]
+__all__ = [
+    "average_gradients",
+    "make_fabric",
+    "max_over_processes",
+    "mean_over_processes",
+    "sum_over_processes",
+]
 
 # it logs every process that it starts
 logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
 
 
 def make_fabric(
-    device: str = "auto", *, devices: int = 1, precision: Precision = "32-true"
+    device: str = "auto", *, devices: int = 1, nodes: int = 1, precision: Precision = "32-true"
 ) -> Fabric:
-    """A Fabric on ``device`` (auto, cpu, mps, cuda or cuda:INDEX), over one or more of its kind.
+    """A Fabric on ``device`` (auto, cpu, mps, cuda or cuda:INDEX), over one or more of its kind:
+    ``devices`` in all, on ``nodes`` machines. It has to be launched if there are several.
 
     >>> make_fabric("cpu").device
     device(type='cpu')
@@ -34,14 +45,22 @@ def make_fabric(
         raise ValueError(f"device {device!r} is one device; use cuda for {devices} of them")
     if device == "mps" and not torch.backends.mps.is_available():
         raise ValueError("device 'mps' is not on this machine; use auto or cpu")
-    needed = max(devices, int(index) + 1 if colon else 1)
+    needed = max(devices // nodes, int(index) + 1 if colon else 1)
     if kind == "cuda" and (count := torch.cuda.device_count()) < needed:
         raise ValueError(
             f"device {device!r} needs {needed} CUDA devices, this machine has {count}; use cpu"
         )
-    chosen: Any = [int(index)] if colon else devices
-    strategy = "ddp" if devices > 1 else "auto"
-    return Fabric(accelerator=kind, devices=chosen, strategy=strategy, precision=precision)
+    chosen: Any = [int(index)] if colon else devices // nodes
+    return Fabric(
+        accelerator=kind,
+        devices=chosen,
+        num_nodes=nodes,
+        # each process keeps the batch statistics of its own images; processes.py averages them
+        strategy=DDPStrategy(broadcast_buffers=False) if devices > 1 else "auto",
+        precision=precision,
+        # of all that starts processes, torchrun alone is asked
+        plugins=None if is_under_torchrun() else LightningEnvironment(),
+    )
 
 
 def max_over_processes(fabric: Fabric, value: int) -> int:
@@ -65,3 +84,14 @@ def mean_over_processes(fabric: Fabric, values: Tensor) -> Tensor:
     if fabric.world_size > 1:
         sum_over_processes(fabric, values).div_(fabric.world_size)
     return values
+
+
+def average_gradients(fabric: Fabric, parameters: Sequence[nn.Parameter]) -> None:
+    """Set the gradients to their means over all processes: one exchange for all of them."""
+    own = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    if fabric.world_size == 1 or not own:
+        return
+    means = mean_over_processes(fabric, torch.cat([gradient.flatten() for gradient in own]))
+    parts = torch.split(means, [gradient.numel() for gradient in own])
+    for gradient, mean in zip(own, parts, strict=True):
+        gradient.copy_(mean.view_as(gradient))

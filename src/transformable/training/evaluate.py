@@ -10,6 +10,7 @@ from torch import nn
 from ..data import Split
 from ..task import Classification, Task
 from .devices import make_fabric, sum_over_processes
+from .processes import share_buffers
 
 __all__ = ["evaluate"]
 
@@ -44,16 +45,14 @@ def evaluate(
     sums = torch.zeros(2 + len(task.scores), dtype=exact, device=fabric.device)
     try:
         with torch.no_grad():
-            if fabric.world_size > 1:
-                # all use the batch statistics of the first process, which are those that are saved
-                for buffer in model.buffers():
-                    buffer.copy_(fabric.broadcast(buffer))
+            share_buffers(fabric, model)
             batches = split.ordered(batch_size, rank=fabric.global_rank, world=fabric.world_size)
             for done, (x, y) in enumerate(batches, start=1):
-                (x, y) = fabric.to_device((x, y))
-                with fabric.autocast():
-                    found = task.sums(model, x, y)
-                sums += torch.cat([found, found.new_tensor([len(x)])]).to(sums)
+                if len(x):  # there may be fewer images than processes
+                    (x, y) = fabric.to_device((x, y))
+                    with fabric.autocast():
+                        found = task.sums(model, x, y)
+                    sums += torch.cat([found, found.new_tensor([len(x)])]).to(sums)
                 if after_batch is not None:
                     after_batch(done)
     finally:

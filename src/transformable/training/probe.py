@@ -18,6 +18,7 @@ from ..data import Split
 __all__ = ["Estimate", "Phase", "extrapolated", "probe"]
 
 FEW = 4
+MORE = 32  # images that are read, to tell what one takes from what a batch takes
 SECONDS = 2.0  # of a step with more images
 SHORT = 0.5
 REPEATS = 3
@@ -61,7 +62,7 @@ def probe(make: Callable[[], Sequence[Phase]], split: Split, device: torch.devic
     that it would find in the work itself.
     """
     tried = [(phase, *_tried(phase, device)) for phase in make()]
-    reading = _reading_seconds(split, FEW)
+    reading = _reading_seconds(split)
     workers = getattr(split, "workers", 0)
     per_image = {}
     for phase, own, _ in tried:
@@ -111,11 +112,16 @@ def _timed(step: Callable[[int], object], images: int) -> float:
     return max(time.perf_counter() - start, 1e-6)
 
 
-def _reading_seconds(split: Split, images: int) -> float:
-    """Time to read and augment one image of a split."""
-    start = time.perf_counter()
-    x, _ = next(split.shuffled(min(images, len(split)), seed=0, epoch=0))
-    return (time.perf_counter() - start) / len(x)
+def _reading_seconds(split: Split) -> float:
+    """Time to read and augment one more image of a batch; the start of an epoch, where all images
+    are put in order, is no part of that."""
+
+    def read(images: int) -> object:
+        return next(split.shuffled(images, seed=0, epoch=0))
+
+    few, more = (min(count, len(split)) for count in (FEW, MORE))
+    first, second = _timed(read, few), _timed(read, more)
+    return first / few if more == few else max(0.0, second - first) / (more - few)
 
 
 def _forget_peak(device: torch.device) -> None:

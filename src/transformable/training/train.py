@@ -110,6 +110,8 @@ def minimise(
     begun = int(epochs_before)
     epochs = begun + settings.epochs
     lr_at = lr_schedule(settings, steps, epochs)
+    if session.run is not None:
+        session.run.start(inputs={"images": dataset.fingerprint})
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     network, optimizer = fabric.setup(model, make_sgd(model.parameters(), settings))
     checkpointer = Checkpointer(session, {"model": model, "optimizer": optimizer})
@@ -203,6 +205,11 @@ def check_steps(split: Split, batch_size: int, world: int) -> int:
     steps = split.steps(batch_size)
     if steps == 0:
         raise ValueError("there are no images to train on; use a smaller validation share")
+    if len(split) < batch_size and len(split) % world:
+        raise ValueError(
+            f"a batch of {len(split)} images, which is all there are, cannot be shared by {world} "
+            f"devices; use a smaller batch_size, a multiple of {world}"
+        )
     return steps
 
 
@@ -269,7 +276,11 @@ def _read_losses(fabric: Fabric, rows: list[Row]) -> list[Row]:
         sums = sum_over_processes(fabric, own).tolist()
     for row, (loss, *_) in zip(rows, sums, strict=True):
         if not math.isfinite(loss):
-            lr = "use a lower lr" if row["step"] > 1 else "look at the images and the objective"
+            lr = (
+                "use a lower lr, or more warmup_epochs"
+                if row["step"] > 1
+                else "look at the images and the objective"
+            )
             raise ValueError(f"the loss is not a finite number at step {row['step']}; {lr}")
     return [dict(zip((*names, "seen"), values, strict=True)) for values in sums]
 
