@@ -12,7 +12,7 @@ import transformable
 SOURCE = Path(transformable.__file__).parent
 ROOMS = [
     *("models", "data", "tracing", "costing", "slimming", "timing", "supernet", "runs", "training"),
-    *("searching", "methods", "networks", "report", "pruning", "comparing", "cli"),
+    *("searching", "methods", "networks", "report", "pruning", "comparing", "reproducing", "cli"),
 ]
 
 

@@ -12,10 +12,12 @@ import pytest
 import torch
 from rich.console import Console
 
+from transformable import __version__
 from transformable.cli import compare, report
 from transformable.cli.entry import COMMANDS, main
 from transformable.cli.outcome import Outcome
 from transformable.cli.progress_bar import ProgressBar, ProgressLines, show_progress
+from transformable.networks.load import load
 
 NET = """
 from torch import nn
@@ -67,7 +69,7 @@ def test_train_then_evaluate(here: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert 0 <= result["validation_accuracy"] <= 1
     assert json.loads((here / "run" / "result.json").read_text()) == result
 
-    assert main(["evaluate", "run", "--json"]) == 0
+    assert main(["evaluate", "run", "--model=nets.py:net", "--json"]) == 0
     scores = json.loads(capsys.readouterr().out)
     assert {key: scores[key] for key in ("accuracy", "top5", "n")} == {
         key: result[key] for key in ("accuracy", "top5", "n")
@@ -114,6 +116,33 @@ def test_the_config_of_a_run_starts_the_same_run(
     capsys.readouterr()
     weights = [(here / name / "model.safetensors").read_bytes() for name in ("a", "b")]
     assert weights[0] == weights[1]
+
+
+def test_a_run_of_another_version_is_refused_by_every_command(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*TRAIN, "--out=run", "--json"]) == 0
+    path = here / "run" / "config.toml"
+    written = path.read_text()
+    assert f'version = "{__version__}"\n' in written
+    path.write_text(written.replace(f'version = "{__version__}"', 'version = "7.1.0"'))
+    tiny = ["--model=nets.py:net", "--data=npz:tiny.npz", "--teacher=run", "--out=other"]
+    for command in (
+        [*TRAIN, "--out=run"],
+        ["evaluate", "run"],
+        ["export", "run"],
+        ["report", "run"],
+        ["prune", *tiny],
+    ):
+        capsys.readouterr()
+        assert main(command) == 2
+        assert capsys.readouterr().err == (
+            "tas: error: run folder run was made by transformable 7.1.0, and this is "
+            f"{__version__}; install transformable 7.1.0 to use it, or choose another folder\n"
+        )
+    assert not (here / "other").exists()
+    with pytest.raises(ValueError, match=r"run was made by transformable 7\.1\.0"):
+        load("run")
 
 
 def test_the_default_run_folder(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,7 +248,7 @@ def test_a_module_is_kept_whole_in_a_run_and_when_it_is_loaded(
     assert main([*TRAIN, *leaf]) == 0
     accuracy = json.loads(capsys.readouterr().out)["accuracy"]
     assert json.loads((here / "run" / "network.json").read_text())["leaf"] == ["1"]
-    assert main(["evaluate", "run", "--json"]) == 0
+    assert main(["evaluate", "run", "--model=nets.py:net", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["accuracy"] == accuracy
     assert main(["cost", "--model=nets.py:net", "--data=npz:tiny.npz", "--leaf=6"]) == 2
     error = capsys.readouterr().err

@@ -91,7 +91,7 @@ def test_training_goes_on_from_a_file_with_other_classes(
     kept = load_file("run/model.safetensors")
     assert torch.allclose(kept["0.weight"], trained["0.weight"], atol=1e-6)
     assert kept["5.weight"].shape == (2, 8)
-    assert main(["evaluate", "run", "--json", "--workers=0"]) == 0
+    assert main(["evaluate", "run", "--trust", "--json", "--workers=0"]) == 0
     scores = json.loads(capsys.readouterr().out)
     assert scores["accuracy"] == json.loads(out)["accuracy"]
 

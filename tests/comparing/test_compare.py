@@ -11,6 +11,7 @@ import pytest
 from support.command_process import start, wait_for
 from support.tiny_prune import prepare
 from transformable.cli.entry import main
+from transformable.runs.status import run_status
 
 BASE = [
     "--model=net.py:net",
@@ -60,6 +61,14 @@ def test_compare(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
             assert row["latency_ms"] > 0
             assert row["search_seconds"] > 0
             assert row["train_seconds"] > 0
+    seen = run_status(folder / "c")
+    assert seen["state"] == "finished"
+    assert {each["trial"]: each["state"] for each in seen["trials"]} == {
+        f"{m}-0.5-seed{s}": state
+        for m, state in (("uniform", "done"), ("lccl", "failed"))
+        for s in (0, 1)
+    }
+    assert {each["reason"] for each in seen["trials"]} == {None, rows["lccl", 0, "none"]["reason"]}
     with (folder / "c" / "results.csv").open() as file:
         lines = list(csv.DictReader(file))
     assert len(lines) == 8
@@ -212,8 +221,25 @@ def test_an_interrupted_comparison_goes_on(
     process = start(folder, "c", *arguments)
     checkpoint = folder / "c" / "sfp-0.5-seed0" / "search" / "checkpoint.pt"
     wait_for(checkpoint, process)
+    seen = run_status(folder / "c")
+    assert (seen["state"], seen["stage"], seen["done"], seen["total"]) == (
+        "running",
+        "trials",
+        0,
+        1,
+    )
+    [trial] = seen["trials"]
+    assert (trial["trial"], trial["state"]) == ("sfp-0.5-seed0", "running")
+    assert trial["stage"] == "2/3 search: training"
+    assert trial["total"] == 400 * 7
+    assert trial["process"]["pid"] != seen["process"]["pid"] == process.pid
     process.terminate()
     process.join(60)
+    seen = run_status(folder / "c")
+    assert seen["state"] == "interrupted"
+    assert [(each["state"], each["process"]["alive"]) for each in seen["trials"]] == [
+        ("waiting", False)
+    ]
     assert process.exitcode == 130
     assert "run the same command again to go on" in (folder / "c.err").read_text()
     assert not (checkpoint.parent / "result.json").exists()

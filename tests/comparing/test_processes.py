@@ -8,7 +8,7 @@ import pytest
 
 from support import trial_jobs as working
 from support.command_process import wait_for
-from transformable.comparing.processes import Logs, StatusFile, Work, run_trials
+from transformable.comparing.processes import Logs, Work, run_trials
 from transformable.comparing.trials import Trial
 
 
@@ -78,17 +78,3 @@ def test_a_trial_does_not_outlive_its_parent(tmp_path: Path) -> None:
     while not (folder / "saved").exists() and time.monotonic() < end:
         time.sleep(0.01)
     assert (folder / "saved").exists()
-
-
-def test_a_trial_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    logs = Logs(tmp_path, trial("pfec"))
-    assert logs.status() is None
-    told = StatusFile(logs)
-    told.start("search: training", 200, 50)
-    assert logs.status() == "search: training 25%"
-    told.advance(100)  # too soon
-    assert logs.status() == "search: training 25%"
-    now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now + 2)
-    told.advance(100)
-    assert logs.status() == "search: training 50%"

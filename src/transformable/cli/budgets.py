@@ -5,18 +5,20 @@ import sys
 from functools import cached_property
 from pathlib import Path
 
+from lightning_fabric import Fabric
 from torch import nn
 
 from ..costing.budget import Budget, Limit, limit_of
 from ..costing.latency import Latency
 from ..data import Info
+from ..launch import is_first_process
 from ..timing.divisors import paying_divisor
 from ..timing.runtimes import check_installed
 from ..timing.table_file import conditions_here, find_latency
 from ..tracing.space import Space
 from ..training.devices import make_fabric
-from .entry import is_first_process
-from .options import Search, SpaceOptions
+from ..training.processes import from_first, measured_by_first
+from .options import Search
 from .pruning_options import PruningOptions
 
 __all__ = ["BudgetMaker", "trace_space"]
@@ -25,7 +27,9 @@ LATENCY_TOLERANCE = 0.05
 """The narrowest band of a latency: measurements are no more exact than that."""
 
 
-def trace_space(options: Search | PruningOptions, model: nn.Module, info: Info) -> Space:
+def trace_space(
+    options: Search | PruningOptions, model: nn.Module, info: Info, fabric: Fabric | None = None
+) -> Space:
     """The sizes that a network may have according to the options."""
 
     def trace(divisor: int) -> Space:
@@ -44,11 +48,12 @@ def trace_space(options: Search | PruningOptions, model: nn.Module, info: Info) 
         if not re.fullmatch("[1-9][0-9]{0,5}", options.divisor):
             raise ValueError(f"divisor must be a whole number or auto, not {options.divisor!r}")
         return trace(int(options.divisor))
-    device = make_fabric(options.device).device
+    fabric = fabric or make_fabric(options.device)
     conditions = conditions_here(
-        options.runtime, options.latency_batch, options.latency_threads, device
+        options.runtime, options.latency_batch, options.latency_threads, fabric.device
     )
-    found = paying_divisor(model, trace(1), conditions, device)
+    device = fabric.device
+    found = from_first(fabric, lambda: paying_divisor(model, trace(1), conditions, device))
     _say(f"divisor auto: {found}")
     return trace(found.divisor)
 
@@ -57,10 +62,13 @@ class BudgetMaker:
     """Makes budgets for one network; a latency is measured once, when it is needed first."""
 
     def __init__(
-        self, options: SpaceOptions, model: nn.Module, space: Space, device: str = "auto"
+        self,
+        options: Search | PruningOptions,
+        model: nn.Module,
+        space: Space,
+        fabric: Fabric | None = None,
     ) -> None:
-        self.options, self.model, self.space = options, model, space
-        self.device = getattr(options, "device", device)
+        self.options, self.model, self.space, self.fabric = options, model, space, fabric
 
     def make(self, amount: str) -> Budget:
         """The budget of an amount such as 0.5, 20M or 3ms."""
@@ -95,24 +103,29 @@ class BudgetMaker:
         """The times of the parts of the network, from a file, from the cache, or measured now."""
         options = self.options
         check_installed(options.runtime)
-        device = make_fabric(self.device).device
+        fabric = self.fabric or make_fabric(options.device)
         path = None if options.latency_table is None else Path(options.latency_table)
         if path is not None and not path.exists():
             raise ValueError(f"{path} does not exist; tas latency --out {path} measures it")
-        table = find_latency(
-            self.model,
-            self.space,
-            conditions_here(
-                options.runtime, options.latency_batch, options.latency_threads, device
-            ),
-            path=path,
-            machine=options.latency_machine,
-            device=device,
-            progress=_progress,
+        conditions = conditions_here(
+            options.runtime, options.latency_batch, options.latency_threads, fabric.device
         )
-        if table.measured.warning:
-            _say(table.measured.warning)
-        return table.measured.latency
+
+        def find() -> Latency:
+            table = find_latency(
+                self.model,
+                self.space,
+                conditions,
+                path=path,
+                machine=options.latency_machine,
+                device=fabric.device,
+                progress=_progress,
+            )
+            if table.measured.warning:
+                _say(table.measured.warning)
+            return table.measured.latency
+
+        return measured_by_first(fabric, find)
 
 
 def _progress(done: int, total: int) -> None:

@@ -15,9 +15,9 @@ from rich.live import Live
 
 from .. import data
 from ..comparing.comparison import Comparison
-from ..comparing.processes import Logs, StatusFile
 from ..comparing.shared_queue import hide_password
 from ..comparing.trials import Trial, run_trial
+from ..comparing.trials_file import TrialsFile
 from ..costing.cost import macs, params
 from ..methods import load_method
 from ..networks.build import build_for_dataset
@@ -25,6 +25,7 @@ from ..networks.weights import load_weights
 from ..pruning.dry_run import estimate_job
 from ..pruning.steps import train_teacher
 from ..report.formatting import counted, duration
+from ..runs.progress_file import ProgressFile, end_recorded
 from ..runs.run_folder import Run
 from ..searching.derive import check_possible
 from ..training.interrupts import Interrupted
@@ -62,15 +63,22 @@ def run_comparison(
     """Run the trials of a folder that are not done yet, without the help of other commands."""
     if options.dry_run:
         return dry_run(options, plan_comparison(options, budgets, folder, command))
-    with Run.open(folder, options.settings(), may_differ=MAY_DIFFER | options.may_grow) as run:
+    may_differ = MAY_DIFFER | options.may_grow
+    with Run.open(folder, options.settings(), may_differ=may_differ) as run, end_recorded(folder):
         comparison = plan_comparison(options, budgets, folder, command)
         say_how_long(options, comparison)
         run.start()
         train_shared_teacher(options, comparison, run)
         left = iter([trial for trial in comparison.trials if not comparison.is_done(trial)])
-        finished = partial(print_trial, comparison)
+        finished, kept = partial(print_trial, comparison), TrialsFile(folder, comparison.rows)
         with live_table(comparison, comparison.rows) as draw:
-            comparison.run(execute_trial, options, lambda: next(left, None), finished, draw)
+
+            def tick() -> None:
+                kept()
+                draw()
+
+            comparison.run(execute_trial, options, lambda: next(left, None), finished, tick)
+        kept.write()
         return CompareOutcome.of(options, comparison.conclude(comparison.rows()))
 
 
@@ -129,8 +137,7 @@ class CompareDryRunOutcome(Outcome):
 def execute_trial(options: TrialOptions, trial: Trial, folder: Path) -> None:
     """Run one trial in its own process; ``folder`` is that of the trial."""
     out = folder.parent
-    status = StatusFile(Logs(out, trial))
-    session = replace(make_session(options), seed=trial.seed, progress=status)
+    session = replace(make_session(options), seed=trial.seed)
     job = make_job(options, out, trial)
     load_weights(job.model, out / "teacher" / "model.safetensors")
     job.model.eval()
@@ -172,6 +179,7 @@ def plan_comparison(
             "targets": {name: target.target() for name, target in targets.items()},
             "teacher": {"macs": macs(space, space.full), "params": params(space, space.full)},
             "passes": options.all_passes(),
+            "epochs": options.student.epochs,
             "given": options.given,
         },
     )
@@ -186,8 +194,10 @@ def train_shared_teacher(
     session = make_session(options)
     job = make_job(options, comparison.folder, comparison.trials[0])
     check_steps(job.dataset.train, options.train.batch_size, 1)
+    run.start(inputs={"images": job.dataset.fingerprint})
     with progress_bar() as bar:
-        train_teacher(job, replace(session, run=run, progress=bar), wait=wait)
+        progress = ProgressFile(comparison.folder, bar)
+        train_teacher(job, replace(session, run=run, progress=progress), wait=wait)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ def read_config(path: str | Path, base: T) -> T:
         raise ValueError(f"config file {path} is not UTF-8 text") from None
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"config file {path} is not TOML: {error}") from None
-    for name in ("format", "command"):  # config.toml of a run folder has these too
+    for name in ("format", "version", "command"):  # config.toml of a run folder has these too
         given.pop(name, None)
     try:
         return _converter().structure(_merged(plain_values(base), given), type(base))

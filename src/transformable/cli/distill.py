@@ -1,5 +1,6 @@
 """What ``tas distill`` does."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -7,17 +8,28 @@ from torch import nn
 
 from ..costing.cost import macs, params
 from ..data import Info
+from ..networks.blueprint import Blueprint
 from ..networks.build import build_for_dataset
-from ..networks.load import load
+from ..networks.load import load, network_folder
 from ..runs.run_folder import Run
 from ..tracing.space import Space
 from ..training.checks import check_teacher
 from ..training.distill import distill as distill_network
 from ..training.distill import student_network
+from ..training.session import Session
 from ..training.train import check_steps
-from .jobs import blueprint_of, load_data_and_model, load_trained, make_session, run_once, started
+from .jobs import (
+    blueprint_of,
+    load_data_and_model,
+    load_trained,
+    make_session,
+    note_other_images,
+    run_once,
+    started,
+)
 from .options import Distill
 from .outcome import Outcome
+from .places import absolute_spec
 from .train import kept_shape, training_result
 
 __all__ = ["distill"]
@@ -25,12 +37,12 @@ __all__ = ["distill"]
 
 def distill(options: Distill, command: str) -> Outcome | None:
     """Train a small network in a run folder; None in all processes but the first."""
-    result = run_once(options, "distill-", lambda folder, run: _distill(options, folder, run))
+    session = make_session(options)
+    result = run_once(options, session, "distill-", partial(_distill, options, session))
     return None if result is None else Outcome.of(options, result)
 
 
-def _distill(options: Distill, folder: Path, run: Run | None) -> dict[str, Any]:
-    session = make_session(options)
+def _distill(options: Distill, session: Session, folder: Path, run: Run | None) -> dict[str, Any]:
     dataset, model = load_data_and_model(options)
     shape = kept_shape(folder, options.shape)
     if shape is None:
@@ -42,10 +54,12 @@ def _distill(options: Distill, folder: Path, run: Run | None) -> dict[str, Any]:
     student = student_network(
         model, space, shape, transfer=options.transfer, sort=options.sort, seed=options.seed
     )
-    if teacher is not None:
+    if teacher is not None and options.teacher is not None:
         check_teacher(teacher, dataset.info)
-    check_steps(dataset.train, options.batch_size, options.devices)
-    with started(session, run, blueprint_of(options, dataset.info).files(shape)) as session:
+        note_other_images(options.teacher, dataset)
+    check_steps(dataset.train, options.batch_size, session.fabric.world_size)
+    files = blueprint_of(options, dataset.info).files(shape)
+    with started(session, run, dataset, files, teacher) as session:
         trained = distill_network(student, dataset, options, session, teacher=teacher)
     cost = {"macs": macs(space, shape), "params": params(space, shape)}
     return {**training_result(options, trained, dataset.info, cost), "transfer": options.transfer}
@@ -65,7 +79,9 @@ def _teacher(options: Distill, model: nn.Module, info: Info) -> nn.Module | None
         return model
     if Path(options.teacher).is_dir():
         folder = Path(options.teacher)
-        return load(folder / "teacher" if (folder / "teacher").is_dir() else folder)
+        folder = folder / "teacher" if (folder / "teacher").is_dir() else folder
+        named = Blueprint.read(network_folder(folder)).model == absolute_spec(options.model)
+        return load(folder, trust=options.trust or named)
     teacher = build_for_dataset(options.model, info)
     load_trained(teacher, options.model, options.teacher)
     return teacher

@@ -16,10 +16,16 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from ..launch import is_first_process, torchrun_processes
+from .streams import keep_streams
+
 if TYPE_CHECKING:
     from .outcome import Outcome
 
-__all__ = ["COMMANDS", "is_first_process", "main"]
+__all__ = ["COMMANDS", "main"]
+
+DISTRIBUTED = ("prune", "train", "search", "distill")
+"""The commands that several processes can work on together."""
 
 COMMANDS = {
     "prune": "make a network smaller: train, search, distil, export, report",
@@ -28,6 +34,8 @@ COMMANDS = {
     "distill": "train the network of a shape with what the unpruned one has learnt",
     "compare": "which method is best for a network and a budget, all on equal terms",
     "sweep": "accuracy against cost: one method, or more, over several budgets",
+    "reproduce": "the paper's tables and figure 4, with ours beside the paper's figures",
+    "status": "how far a run is, and whether its process is alive",
     "evaluate": "accuracy of a trained network on the test set",
     "cost": "what a network costs, layer by layer, as it is or at a shape",
     "latency": "how long a network takes on this machine, layer by layer: a table to search with",
@@ -42,26 +50,35 @@ processes of a job but the first return None."""
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; 0 if it worked, 2 for bad input, 130 if it was interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if "LOCAL_RANK" in os.environ:
+        # one of several: if another one ends, torch would print pages of its own about it
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    if argv is None:
+        keep_streams()
     # until a command has something to save, SIGTERM does the same as Ctrl-C
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         return _run(arguments)
-    except BrokenPipeError:
-        # the reader of the output has closed it; nothing may be written to it at exit either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RuntimeError, MemoryError) as error:
+        from .machine_faults import describe_fault
+
+        words = describe_fault(error)
+        if words is None and not isinstance(error, (ValueError, OSError)):
+            raise
+        if isinstance(error, (ValueError, OSError)):
+            error = _in_plain_words(error)
         if "--debug" in arguments or os.environ.get("TAS_DEBUG", "0") not in ("", "0"):
-            traceback.print_exc()
-        if is_first_process():
-            print(f"tas: error: {' '.join(str(error).split())}", file=sys.stderr)
+            traceback.print_exception(error)
+        if _speaks():
+            print(f"tas: error: {words or ' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as interrupt:
         # the other processes leave with 0, or the first one would be killed while it still saves
         if not is_first_process():
             return 0
         done = f", {interrupt}" if str(interrupt) else ""
-        print(f"tas: interrupted{done}", file=sys.stderr)
+        if _speaks():
+            print(f"tas: interrupted{done}", file=sys.stderr)
         return 130
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -82,6 +99,9 @@ def _run(arguments: list[str]) -> int:
 
         kind = "option" if name.startswith("-") else "command"
         raise ValueError(f"unknown {kind} {name!r}; {nearest(name, list(COMMANDS))}")
+    processes, _ = torchrun_processes()
+    if processes > 1 and name not in DISTRIBUTED:
+        raise ValueError(f"tas {name} works in one process, not in {processes}: leave out torchrun")
     from .parsing import options_of, parse
 
     options = parse(name, options_of(name), arguments[1:])
@@ -92,7 +112,7 @@ def _run(arguments: list[str]) -> int:
     with quiet:
         command = getattr(importlib.import_module(f".{name}", __package__), name)
         outcome = command(options, shlex.join(["tas", *arguments]))
-    if outcome is not None:
+    if outcome is not None and is_first_process():
         _print(outcome, as_json=options.json)
     return 0
 
@@ -117,6 +137,21 @@ def _finite(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def _in_plain_words(error: ValueError | OSError) -> ValueError | OSError:
+    """The error itself or, where a name has letters that cannot be written here, one about that."""
+    if not isinstance(error, UnicodeEncodeError):
+        return error
+    fix = "set PYTHONUTF8=1"
+    if error.encoding.startswith("utf"):  # then it is made of bytes that are no text
+        fix = "rename the file"
+    told = ValueError(
+        f"{error.object!a} has letters that {error.encoding} cannot write; "
+        f"use another name, or {fix}"
+    )
+    told.__cause__ = error
+    return told
+
+
 def _help() -> str:
     width = max(map(len, COMMANDS))
     lines = "\n".join(f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items())
@@ -130,9 +165,13 @@ tas COMMAND --help lists the options. Their values come from the preset, then th
 the command line. The same command on the same run folder goes on where it stopped."""
 
 
-def is_first_process() -> bool:
-    """Whether this process has the run folder and prints; with several devices, only one does."""
-    return os.environ.get("LOCAL_RANK", "0") == "0"
+def _speaks() -> bool:
+    """Whether this process says why the work ends: of several, one does."""
+    if "torch.distributed" not in sys.modules:
+        return is_first_process()
+    from ..training.processes import first_to_speak
+
+    return first_to_speak()
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

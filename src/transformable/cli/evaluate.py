@@ -5,10 +5,11 @@ from typing import Any
 
 import torch
 
+from ..data import Dataset
 from ..networks.build import build_for_dataset
 from ..networks.load import network_folder
 from ..networks.weights import load_weights
-from ..runs.run_folder import read_settings
+from ..runs.run_folder import other_inputs, read_settings
 from ..training.devices import make_fabric
 from ..training.evaluate import evaluate as evaluate_model
 from .jobs import load_run, load_source
@@ -16,7 +17,7 @@ from .outcome import Outcome
 from .progress_bar import show_progress
 from .query_options import Evaluate
 
-__all__ = ["evaluate", "trained_on"]
+__all__ = ["check_images", "evaluate", "trained_on"]
 
 
 def evaluate(options: Evaluate, command: str) -> Outcome:
@@ -37,7 +38,8 @@ def evaluate(options: Evaluate, command: str) -> Outcome:
         source["image_size"] = options.image_size
     dataset = load_source(source, download=options.download, workers=options.workers)
     if options.run is not None:
-        model = load_run(Path(options.run), options.model, dataset.info)
+        check_images(Path(options.run), options.data, dataset)
+        model = load_run(Path(options.run), options.model, dataset.info, options.trust)
     else:
         assert options.weights is not None
         model = build_for_dataset(source["model"], dataset.info)
@@ -53,6 +55,16 @@ def evaluate(options: Evaluate, command: str) -> Outcome:
     result = {name: scores[name] for name in ("accuracy", "top5", "loss", "n")}
     result["num_classes"] = dataset.info.num_classes
     return Outcome(title=f"{source['model']} on {source['data']}", result=result)
+
+
+def check_images(folder: Path, given: str | None, dataset: Dataset) -> None:
+    """Refuse images that are not those of the run, unless the dataset was named."""
+    inputs = {"images": dataset.fingerprint}
+    if given is None and other_inputs(network_folder(folder), inputs):
+        raise ValueError(
+            f"the images of {dataset.info.name} are not those that {folder} was made with; put "
+            f"those back, or say --data {dataset.info.name} to take these"
+        )
 
 
 def trained_on(

@@ -13,9 +13,10 @@ from ..networks.load import network_folder
 from ..networks.model_card import model_card
 from ..runs.run_folder import read_json
 from ..shape import Shape
-from .evaluate import trained_on
-from .jobs import absolute_spec, load_run, load_source
+from .evaluate import check_images, trained_on
+from .jobs import load_run, load_source
 from .outcome import Outcome
+from .places import absolute_spec
 from .query_options import Export
 
 __all__ = ["export"]
@@ -32,7 +33,8 @@ def export(options: Export, command: str) -> Outcome:
     if options.model is not None:
         blueprint = replace(blueprint, model=absolute_spec(options.model))
     dataset = load_source(source, workers=options.workers)
-    model = load_run(folder, options.model, dataset.info)
+    check_images(folder, options.data, dataset)
+    model = load_run(folder, options.model, dataset.info, options.trust)
     path, out = place / "shape.json", Path(options.out) if options.out else folder / "export"
     shape = Shape.read(path) if path.is_file() else None
     images = comparison_images(dataset)

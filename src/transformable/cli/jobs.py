@@ -8,11 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning_fabric import Fabric
 from torch import nn
 
 from .. import data
+from ..atomic_files import weights_checksum
 from ..comparing.trials import Trial
 from ..data import Dataset, Info
+from ..launch import (
+    is_first_process,
+    is_under_torchrun,
+    refuse_lone_tasks,
+    torchrun_processes,
+)
 from ..methods import SERVE_ALL_BUDGETS, load_method
 from ..networks.blueprint import BLUEPRINT_FILE, Blueprint
 from ..networks.build import build_for_dataset
@@ -21,20 +29,21 @@ from ..networks.packages import first_weights, is_package_spec
 from ..networks.weights import load_weights
 from ..pruning.job import PruningJob
 from ..runs.once import once
-from ..runs.run_folder import Run
+from ..runs.progress_file import progress_kept
+from ..runs.run_folder import Run, check_version, other_inputs
 from ..searching.derive import is_possible
 from ..training.checks import check_outputs
 from ..training.devices import make_fabric
+from ..training.processes import end_with_parent, explained_loss
 from ..training.session import Session
 from .allocator import keep_memory
 from .budgets import BudgetMaker, trace_space
-from .entry import is_first_process
 from .options import MAY_DIFFER, Distill, RunOptions, Search, Train
+from .places import absolute_spec
 from .progress_bar import progress_bar
 from .pruning_options import Prune, PruningOptions, TrialOptions
 
 __all__ = [
-    "absolute_spec",
     "blueprint_of",
     "load_data_and_model",
     "load_run",
@@ -42,51 +51,89 @@ __all__ = [
     "load_trained",
     "make_job",
     "make_session",
+    "note_other_images",
     "run_once",
     "started",
 ]
 
 
 def run_once(
-    options: RunOptions, prefix: str, work: Callable[[Path, Run | None], dict[str, Any]]
+    options: RunOptions,
+    session: Session,
+    prefix: str,
+    work: Callable[[Path, Run | None], dict[str, Any]],
 ) -> dict[str, Any] | None:
     """The result of a command, done once in its run folder; None in all processes but the first."""
     folder, first = options.folder(prefix), is_first_process()
-    result = once(
-        folder if first else None,
-        options.settings(),
-        lambda run: {**work(folder, run), "out": str(folder)},
-        may_differ=MAY_DIFFER,
-    )
+    # other processes that are there already have to know whether there is work
+    share = session.fabric.broadcast if is_under_torchrun() else _as_it_is
+    with explained_loss():
+        result = once(
+            folder if first else None,
+            options.settings(),
+            lambda run: {**work(folder, run), "out": str(folder)},
+            may_differ=MAY_DIFFER,
+            share=share,
+        )
     # the folder may have been moved since its result was written
     return {**result, "out": str(folder)} if first else None
 
 
+def _as_it_is(result: Any, _: int = 0) -> Any:
+    return result
+
+
 @contextmanager
 def started(
-    session: Session, run: Run | None, files: Mapping[str, str] | None = None
+    session: Session,
+    run: Run | None,
+    dataset: Dataset,
+    files: Mapping[str, str] | None = None,
+    teacher: nn.Module | None = None,
 ) -> Iterator[Session]:
     """Start the run, with ``files`` in its folder, and the other processes; show a progress bar.
 
-    Yields the session to work with. The input must have been checked before.
+    Yields the session to work with. The input must have been checked before. A run that was begun
+    with other images, or with another ``teacher``, is refused.
     """
     if run is not None:
-        run.start(files)
+        inputs = {"images": dataset.fingerprint}
+        if teacher is not None:
+            inputs["weights of the teacher"] = weights_checksum(teacher.state_dict())
+        run.start(files, inputs=inputs)
+    if not is_first_process() and not is_under_torchrun():
+        end_with_parent()
     session.fabric.launch()
-    with progress_bar() as bar:
-        yield replace(session, run=run, progress=bar)
+    with progress_bar() as bar, progress_kept(run, bar) as progress:
+        yield replace(session, run=run, progress=progress)
 
 
 def make_session(options: RunOptions) -> Session:
-    """The seed and the devices that a command works with."""
+    """The seed and the devices that a command works with.
+
+    Processes that torchrun has started are joined here. Others are started when there is work.
+    """
+    refuse_lone_tasks()
     keep_memory()
-    fabric = make_fabric(options.device, devices=options.devices, precision=options.precision)
+    world, nodes = torchrun_processes()
+    if is_under_torchrun() and options.devices not in (None, world):
+        raise ValueError(
+            f"--devices {options.devices}, but torchrun has started {world}: leave out --devices"
+        )
+    devices = options.devices or world
+    if devices > 1 and getattr(options, "dry_run", False):
+        raise ValueError("a dry run tries one device: leave out --devices and torchrun")
+    fabric = make_fabric(options.device, devices=devices, nodes=nodes, precision=options.precision)
+    if is_under_torchrun():
+        fabric.launch()
     return Session(seed=options.seed, fabric=fabric, checkpoint_seconds=options.checkpoint_seconds)
 
 
 def load_data_and_model(options: RunOptions) -> tuple[Dataset, nn.Module]:
     """The dataset and the network of the options, with initial weights that the seed decides."""
-    dataset = load_source(options.source(), download=options.download, workers=options.workers)
+    # by the name that was given, which is the one to show
+    source = {**options.source(), "data": options.data}
+    dataset = load_source(source, download=options.download, workers=options.workers)
     torch.manual_seed(options.seed)
     model = build_for_dataset(options.model, dataset.info)
     if is_package_spec(options.model) and is_first_process():
@@ -110,15 +157,28 @@ def load_source(source: Mapping[str, Any], *, workers: int, download: bool = Fal
 
 
 def make_job(
-    options: Prune | TrialOptions, folder: Path, trial: Trial, command: str = ""
+    options: Prune | TrialOptions,
+    folder: Path,
+    trial: Trial,
+    command: str = "",
+    fabric: Fabric | None = None,
 ) -> PruningJob:
-    """The job of tas prune, or of one trial; ``folder`` holds the teacher once that is trained."""
+    """The job of tas prune, or of one trial; ``folder`` holds the teacher once that is trained.
+
+    With several processes, the first one measures latencies for all of the ``fabric``.
+    """
     dataset, model = load_data_and_model(options)
+    if other_inputs(folder, {"images": dataset.fingerprint}):
+        raise ValueError(
+            f"the images of {options.data} are not those that {folder} was begun with; put those "
+            "back, or choose another --out"
+        )
     # once its weights are in the run folder, the file that they came from may be gone
     if options.teacher is not None and not (folder / "teacher" / "result.json").is_file():
         load_trained(model, options.model, options.teacher, options.new_head)
-    space = trace_space(options, model, dataset.info)
-    budgets = BudgetMaker(options, model, space)
+        note_other_images(options.teacher, dataset)
+    space = trace_space(options, model, dataset.info, fabric)
+    budgets = BudgetMaker(options, model, space, fabric)
     source = {**options.source(), "seed": trial.seed}
     if options.teacher is not None:
         source["teacher"] = options.teacher
@@ -170,9 +230,10 @@ def blueprint_of(options: Train | Distill | Search | PruningOptions, info: Info)
     )
 
 
-def load_run(folder: Path, model: str | None, info: Info) -> nn.Module:
-    """The trained network of a run; ``model`` names the unpruned one if its own file has moved."""
-    network = load(folder, None if model is None else build_for_dataset(model, info))
+def load_run(folder: Path, model: str | None, info: Info, trust: bool) -> nn.Module:
+    """The trained network of a run; ``model`` names the unpruned one, if that is a user's own."""
+    unpruned = None if model is None else build_for_dataset(model, info)
+    network = load(folder, unpruned, trust=trust)
     check_outputs(network, info)
     return network
 
@@ -189,6 +250,7 @@ def load_trained(model: nn.Module, name: str, given: str, new_head: bool = False
         path = path / "pretrained"
     if not (path / "model.safetensors").is_file():
         raise ValueError(f"run {given} has no trained network; run its command again to go on")
+    check_version(path)
     try:
         _load(model, path / "model.safetensors", new_head)
     except ValueError as error:
@@ -200,14 +262,16 @@ def load_trained(model: nn.Module, name: str, given: str, new_head: bool = False
         ) from error
 
 
+def note_other_images(teacher: str, dataset: Dataset) -> None:
+    """Say so where a network was trained on other images than those of the dataset."""
+    folders = (Path(teacher), Path(teacher) / "teacher", Path(teacher) / "pretrained")
+    inputs = {"images": dataset.fingerprint}
+    if is_first_process() and any(other_inputs(folder, inputs) for folder in folders):
+        print(f"{teacher} was trained on other images than those of now", file=sys.stderr)
+
+
 def _load(model: nn.Module, path: Path, new_head: bool) -> None:
     head = load_weights(model, path, new_head=new_head)
     if head is not None and is_first_process():
         words = f"the last layer ({head}) starts fresh, everything else is from {path}"
         print(f"{words}; the network is trained from there", file=sys.stderr)
-
-
-def absolute_spec(spec: str) -> str:
-    """A path.py:function with an absolute path, so that it is found from any working folder."""
-    path, _, name = spec.rpartition(":")
-    return f"{Path(path).resolve()}:{name}" if path.endswith(".py") else spec

@@ -30,6 +30,7 @@ from ..settings import (
     check_fields,
     plain_values,
 )
+from .places import absolute_path, absolute_spec
 
 __all__ = [
     "MAY_DIFFER",
@@ -51,10 +52,10 @@ Numbers = Annotated[tuple[float, ...], arg(metavar="X Y Z", help_behavior_hint="
 List = Annotated[str, arg(metavar="A,B,..")]
 Names = Annotated[tuple[str, ...], arg(metavar="NAME ..", help_behavior_hint="")]
 
-UNRECORDED = frozenset({"config", "debug", "dry_run", "json", "out"})
+UNRECORDED = frozenset({"config", "debug", "dry_run", "json", "out", "trust"})
 """Options that say how a command was called, not what it computes."""
 MAY_DIFFER = frozenset(
-    {"checkpoint_seconds", "data_dir", "device", "download", "preset", "workers"}
+    {"checkpoint_seconds", "data_dir", "device", "devices", "download", "preset", "workers"}
 )
 """Options that do not change the result: a run may be continued with other values of them."""
 
@@ -64,7 +65,7 @@ class RunOptions:
     """The options of every command that works in a run folder."""
 
     model: str = "resnet20"
-    """Name of a network, timm:NAME, torchvision:NAME, or path.py:factory."""
+    """Name of a network, timm:NAME, torchvision:NAME, or path.py:factory, a file that is run."""
     data: str = "digits"
     """digits, cifar10, cifar100, cifar10:16 (averaged to 16x16), folder:PATH or npz:PATH."""
     data_dir: Folder = None
@@ -93,8 +94,9 @@ class RunOptions:
     """Decides the initial weights, the order of the images and their augmentation."""
     device: str = "auto"
     """auto, cpu, mps, cuda or cuda:INDEX."""
-    devices: Annotated[int, at_least(1)] = 1
-    """How many devices (with cpu: processes) share each batch."""
+    devices: Count = None
+    """How many devices (with cpu: processes) share each batch (default: one, or all processes that
+    torchrun has started)."""
     precision: Precision = "32-true"
     """Arithmetic: 32-bit, or mixed with bfloat16."""
     workers: Annotated[int, at_least(0)] = 2
@@ -112,6 +114,10 @@ class RunOptions:
     def settings(self) -> dict[str, Any]:
         """The content of config.toml in the run folder."""
         values = {"command": type(self).__name__.lower(), **plain_values(self)}
+        # the data is read again from here, also by those who are in another folder then
+        values["data"] = absolute_spec(self.data)
+        if self.data_dir is not None:
+            values["data_dir"] = absolute_path(self.data_dir)
         return {name: value for name, value in values.items() if name not in UNRECORDED}
 
     def source(self) -> dict[str, Any]:
@@ -170,6 +176,9 @@ class Train(RunOptions, Training):
 
     shape: File = None
     """JSON file with a shape: train the network that has it, from scratch."""
+    published: Text = None
+    """A network that the paper's authors published, by its name in tas cost --published list:
+    train it from scratch. It has a --model and a --residual of its own."""
     residual: Residual = "pad"
     """With a shape: what becomes of an add whose sides differ in width."""
     weights: Text = None
@@ -180,8 +189,10 @@ class Train(RunOptions, Training):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_new_head(self.new_head, "weights", self.weights)
-        if self.weights and self.shape:
+        if self.weights and (self.shape or self.published):
             raise ValueError("a network of a shape starts from scratch: leave out --weights")
+        if self.shape and self.published:
+            raise ValueError("give --shape or --published, not both")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,6 +203,9 @@ class Distill(RunOptions, Distilling):
     """JSON file with the shape of the small network."""
     teacher: Text = None
     """The unpruned network, trained: a run folder, or a weights file of --model."""
+    trust: bool = False
+    """Run the path.py:factory that the teacher's folder names, if it is not --model: only for a
+    folder whose maker you trust."""
     sort: bool = True
     """With init: take the most important channels of each layer instead of its first ones."""
     residual: Residual = "pad"

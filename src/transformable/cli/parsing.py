@@ -12,7 +12,7 @@ import tyro
 from ..presets import PRESETS
 from ..settings import Distilling, Searching, Training
 from ..spelling import nearest
-from . import options, pruning_options, query_options
+from . import options, pruning_options, query_options, reproducing_options
 from .config_file import read_config
 from .options import Search, option_names
 from .pruning_options import PruningOptions
@@ -23,7 +23,7 @@ __all__ = ["options_of", "parse"]
 def options_of(command: str) -> Any:
     """The class of the options of a command."""
     name = command.capitalize()
-    modules = (options, pruning_options, query_options)
+    modules = (options, pruning_options, query_options, reproducing_options)
     return next(getattr(module, name) for module in modules if hasattr(module, name))
 
 

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from rich import progress
 from rich.console import Console
 
+from ..launch import is_first_process
 from ..report.formatting import duration
 from ..runs.progress import Progress
 from ..training.interrupts import Interrupted
-from .entry import is_first_process
 
 __all__ = ["LINE_SECONDS", "ProgressBar", "ProgressLines", "progress_bar", "show_progress"]
 

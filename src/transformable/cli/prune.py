@@ -1,6 +1,7 @@
 """What ``tas prune`` does."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from rich.console import Group
 from rich.table import Table
 
 from ..comparing.trials import Trial
+from ..extras import missing_extras
 from ..methods import load_method
 from ..pruning.dry_run import estimate_job
 from ..pruning.prune import run_job
@@ -15,6 +17,7 @@ from ..report import write_report
 from ..report.chance import accuracy_remarks
 from ..report.formatting import amount, band_text, duration, passes
 from ..runs.run_folder import Run
+from ..training.session import Session
 from .compare import run_comparison
 from .jobs import make_job, make_session, run_once, started
 from .outcome import Outcome, parts_rows
@@ -34,7 +37,9 @@ def prune(options: Prune, command: str) -> Outcome | None:
         return run_comparison(as_sweep(options), budgets, options.folder(prefix), command)
     if options.dry_run:
         return _dry_run(options)
-    result = run_once(options, prefix, lambda folder, run: _prune(options, folder, command, run))
+    session = make_session(options)
+    work = partial(_prune, options, command, session)
+    result = run_once(options, session, prefix, work)
     if result is None:
         return None
     if not (Path(result["out"]) / "report.html").exists():
@@ -75,12 +80,13 @@ class JobDryRunOutcome(Outcome):
         )
 
 
-def _prune(options: Prune, folder: Path, command: str, run: Run | None) -> dict[str, Any]:
-    session = make_session(options)
+def _prune(
+    options: Prune, command: str, session: Session, folder: Path, run: Run | None
+) -> dict[str, Any]:
     trial = Trial(method=options.method, budget=options.budget, seed=options.seed)
-    job = make_job(options, folder, trial, command)
+    job = make_job(options, folder, trial, command, fabric=session.fabric)
     job.check(session)
-    with started(session, run) as session:
+    with started(session, run, job.dataset) as session:
         return run_job(job, session).summary
 
 
@@ -141,5 +147,6 @@ class PruneOutcome(Outcome):
             *_passes_lines(self.result),
             f"network: {out / ('export' if 'export' in self.result else 'student')}",
             f"report: {out / 'report.html'}",
+            *missing_extras(),
         ]
         return self.page(table, *lines)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Self, get_args
 
 from tyro.conf import arg
 
+from ..launch import torchrun_processes
 from ..methods import METHODS
 from ..presets import quick_search, quick_student, quick_teacher
 from ..settings import MILLION, Distilling, Searching, Training, Transfer, at_least, between
@@ -141,7 +142,7 @@ class TrialOptions(PruningOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.devices > 1:
+        if (self.devices or 1) > 1:
             raise ValueError("trials take one device each: use --jobs instead of --devices")
         for name in ("methods", "transfer", "budgets"):
             if not split(getattr(self, name, "0.5")):
@@ -153,15 +154,18 @@ class TrialOptions(PruningOptions):
 
     def settings(self) -> dict[str, Any]:
         """The content of config.toml: also the passes that follow from other settings."""
-        return {**super().settings(), "passes": self.all_passes()}
+        passes = self.all_passes()
+        return super().settings() | ({} if passes is None else {"passes": passes})
 
-    def all_passes(self) -> int:
-        """The passes that a method and the training of its small network spend together."""
+    def all_passes(self) -> int | None:
+        """The passes that a method and the training of its small network spend together; None if
+        every small network is trained for the epochs of its settings, whatever was spent before."""
         return self.search.epochs + self.student.epochs if self.passes is None else self.passes
 
     def check_passes(self) -> None:
         """Refuse passes of which a search leaves none."""
-        if self.all_passes() <= self.search.epochs:
+        passes = self.all_passes()
+        if passes is not None and passes <= self.search.epochs:
             raise ValueError(
                 f"passes must be more than the {self.search.epochs} epochs of the search, not "
                 f"{self.passes}; or use fewer --search-epochs"
@@ -223,8 +227,8 @@ class Sweep(TrialOptions):
 
 def as_sweep(options: Prune) -> Sweep:
     """The sweep that makes the networks of all budgets of a tas prune."""
-    if options.devices > 1:
-        raise ValueError("several budgets take one device: leave out --devices")
+    if (options.devices or torchrun_processes()[0]) > 1:
+        raise ValueError("several budgets take one device: leave out --devices and torchrun")
     own = {"budget", "method", "transfer"}
     same = {
         field.name: getattr(options, field.name) for field in fields(Prune) if field.name not in own

@@ -11,7 +11,7 @@ from tyro.conf import Positional, arg
 from ..settings import Precision, Runtime, at_least, check_fields
 from .options import Count, File, Folder, Names, Numbers, Text
 
-__all__ = ["Cost", "Evaluate", "Export", "Latency", "Report"]
+__all__ = ["Cost", "Evaluate", "Export", "Latency", "Report", "Status"]
 
 Residual = Literal["auto", "pad", "project", "tied"]
 
@@ -43,7 +43,10 @@ class Export(QueryOptions):
     out: Folder = None
     """Where the files go (default: RUN_DIR/export)."""
     model: Text = None
-    """The unpruned network, path.py:factory, if its file has moved."""
+    """The unpruned network, path.py:factory, if it is one of your own: that file is run."""
+    trust: bool = False
+    """Run the path.py:factory that the folder names, or load its model.pt2, which can run code:
+    only for a folder whose maker you trust."""
     data: Text = None
     """digits, cifar10, cifar100, folder:PATH or npz:PATH (default: the run's)."""
     data_dir: Folder = None
@@ -62,14 +65,27 @@ class Report(QueryOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Status(QueryOptions):
+    """How far a run is, from another terminal: its stage, progress, rate, time left and last
+    numbers, and whether its process is alive; of a comparison or a sweep, all trials. Only looks:
+    the run does not notice."""
+
+    run: Annotated[Positional[str | None], arg(metavar="RUN_DIR")] = None
+    """Folder of any run, whether it is running or not."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Evaluate(QueryOptions):
     """Accuracy on the test set: of a run folder, or of a network with a weights file."""
 
     run: Annotated[Positional[str | None], arg(metavar="RUN_DIR")] = None
     """Folder of a finished run; gives the network, the weights and the dataset."""
     model: Text = None
-    """Name of a network, timm:NAME, torchvision:NAME, or path.py:factory; for a run, the unpruned
-    one, if its file has moved."""
+    """Name of a network, timm:NAME, torchvision:NAME, or path.py:factory, a file that is run; for a
+    run, the unpruned one, if it is one of your own."""
+    trust: bool = False
+    """Run the path.py:factory that the folder names, or load its model.pt2, which can run code:
+    only for a folder whose maker you trust."""
     weights: File = None
     """Weights of the network: .safetensors, or a torch file with a state dict."""
     data: Text = None

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ..report import write_comparison, write_report
-from ..runs.run_folder import read_json
+from ..runs.run_folder import check_version, read_json
 from .outcome import Outcome
 from .query_options import Report
 from .results_table import COMPARISON_FILES
@@ -18,6 +18,7 @@ def report(options: Report, command: str) -> Outcome:
             "nothing to report on: give the folder of a finished run of tas prune, compare or sweep"
         )
     folder = Path(options.run)
+    check_version(folder)
     path = folder / "result.json"
     result = read_json(path) if path.is_file() else {}
     if "rows" in result:

@@ -26,6 +26,7 @@ from ..shape import Shape
 from ..tracing.space import Space
 from ..training.dry_run import training_phases
 from ..training.probe import Phase, probe
+from ..training.processes import share_state
 from ..training.session import Session
 from ..training.train import check_steps, preserve_random_state
 from ..training.train import train as train_network
@@ -35,6 +36,7 @@ from .jobs import (
     load_data_and_model,
     load_trained,
     make_session,
+    note_other_images,
     run_once,
     started,
 )
@@ -48,24 +50,26 @@ def search(options: Search, command: str) -> Outcome | None:
     """Search in a run folder; None in all processes but the first."""
     session = make_session(options)
     dataset, model = load_data_and_model(options)
-    space = trace_space(options, model, dataset.info)
+    space = trace_space(options, model, dataset.info, session.fabric)
     if options.weights:
         load_trained(model, options.model, options.weights, options.new_head)
-    budget = BudgetMaker(options, model, space).make(options.budget)
+        note_other_images(options.weights, dataset)
+    budget = BudgetMaker(options, model, space, session.fabric).make(options.budget)
     check_possible(space, budget)
     for part in images_of(dataset.train, options, options.seed):
-        check_steps(part, options.batch_size, options.devices)
+        check_steps(part, options.batch_size, session.fabric.world_size)
     if options.dry_run:
         return _dry_run(options, model, dataset, space, budget, session)
 
     def work(folder: Path, run: Run | None) -> dict[str, Any]:
-        with started(session, run) as running:
+        teacher = model if options.weights else None
+        with started(session, run, dataset, teacher=teacher) as running:
             if options.pretrains():
                 _pretrain(options, model, dataset, running)
             found = search_sizes(model, dataset, budget, options, running, space=space)
         return _result(options, space, budget, found)
 
-    result = run_once(options, "search-", work)
+    result = run_once(options, session, "search-", work)
     return None if result is None else SearchOutcome.of(options, result, space=space)
 
 
@@ -164,7 +168,9 @@ def _pretrain(options: Search, model: nn.Module, dataset: Dataset, session: Sess
     settings = {**options.source(), "train": plain_values(training)}
     _, folder = session.once("pretrained", settings, work)
     if folder is not None:
-        load_weights(model, folder / "model.safetensors")
+        if session.fabric.global_rank == 0:
+            load_weights(model, folder / "model.safetensors")
+        share_state(session.fabric, model)
 
 
 def _pretraining(options: Search) -> Training:

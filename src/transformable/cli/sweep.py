@@ -1,10 +1,13 @@
 """What ``tas sweep`` does."""
 
 import time
+from typing import Any
 
 from ..comparing.comparison import Comparison
 from ..comparing.shared_queue import SharedQueue, available
 from ..comparing.trials import Trial
+from ..comparing.trials_file import TrialsFile
+from ..runs.progress_file import end_recorded
 from ..runs.run_folder import Run
 from .compare import (
     CompareOutcome,
@@ -36,17 +39,18 @@ def sweep(options: Sweep, command: str) -> Outcome:
     settings, may_differ = options.settings(), MAY_DIFFER | options.may_grow
     url = options.storage or f"sqlite:///{(folder / 'study.db').resolve()}"
     shared = {name: value for name, value in settings.items() if name not in may_differ}
-    # other processes may share this folder: wait for it instead of refusing it
-    with Run.open(folder, settings, may_differ=may_differ, wait=True) as run:
-        comparison = plan_comparison(options, budgets, folder, command)
-        say_how_long(options, comparison)
-        run.start()
-        queue = SharedQueue(url, options.study, comparison.trials, shared)
-    train_shared_teacher(options, comparison, run, wait=True)
-    queue.enqueue_missing()
-    _run_shared(options, queue, comparison)
-    with Run.open(folder, settings, may_differ=may_differ, wait=True):
-        return CompareOutcome.of(options, comparison.conclude(comparison.rows(queue.rows())))
+    with end_recorded(folder):
+        # other processes may share this folder: wait for it instead of refusing it
+        with Run.open(folder, settings, may_differ=may_differ, wait=True) as run:
+            comparison = plan_comparison(options, budgets, folder, command)
+            say_how_long(options, comparison)
+            run.start()
+            queue = SharedQueue(url, options.study, comparison.trials, shared)
+        train_shared_teacher(options, comparison, run, wait=True)
+        queue.enqueue_missing()
+        _run_shared(options, queue, comparison)
+        with Run.open(folder, settings, may_differ=may_differ, wait=True):
+            return CompareOutcome.of(options, comparison.conclude(comparison.rows(queue.rows())))
 
 
 def _run_shared(options: Sweep, queue: SharedQueue, comparison: Comparison) -> None:
@@ -56,11 +60,16 @@ def _run_shared(options: Sweep, queue: SharedQueue, comparison: Comparison) -> N
         queue.finish(trial, comparison.rows_of(trial), reason)
         print_trial(comparison, trial, reason)
 
+    def rows() -> list[dict[str, Any]]:
+        return comparison.rows(queue.rows())
+
+    kept = TrialsFile(comparison.folder, rows)
     try:
-        with live_table(comparison, lambda: comparison.rows(queue.rows())) as draw:
+        with live_table(comparison, rows) as draw:
 
             def tick() -> None:
                 queue.heartbeat()
+                kept()
                 draw()
 
             while True:
@@ -68,5 +77,6 @@ def _run_shared(options: Sweep, queue: SharedQueue, comparison: Comparison) -> N
                 if not queue.unfinished():
                     break
                 time.sleep(1.0)
+        kept.write()
     finally:
         queue.give_back()

@@ -1,17 +1,21 @@
 """What ``tas train`` does."""
 
 import warnings
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from ..costing.cost import macs
+from ..costing.published import Published, find
 from ..data import Info
 from ..runs.run_folder import Run
 from ..shape import Shape
 from ..slimming.slim import slim
 from ..tracing.space import Space
+from ..training.session import Session
 from ..training.train import Trained, check_steps
 from ..training.train import train as train_network
 from .jobs import blueprint_of, load_data_and_model, load_trained, make_session, run_once, started
@@ -23,27 +27,41 @@ __all__ = ["kept_shape", "train", "training_result"]
 
 def train(options: Train, command: str) -> Outcome | None:
     """Train a network in a run folder; None in all processes but the first."""
-    result = run_once(options, "", lambda folder, run: _train(options, folder, run))
+    session, prefix = make_session(options), ""
+    if options.published is not None:
+        options, prefix = _as_published(options, find(options.published)), f"{options.published}-"
+    result = run_once(options, session, prefix, partial(_train, options, session))
     return None if result is None else Outcome.of(options, result)
 
 
-def _train(options: Train, folder: Path, run: Run | None) -> dict[str, Any]:
-    session = make_session(options)
+def _as_published(options: Train, network: Published) -> Train:
+    """The options of a network that the paper's authors published."""
+    if options.model not in (Train.model, network.network):
+        raise ValueError(
+            f"the published {options.published} is a {network.network}, not a {options.model}: "
+            "leave out --model"
+        )
+    return replace(options, model=network.network, residual="project")
+
+
+def _train(options: Train, session: Session, folder: Path, run: Run | None) -> dict[str, Any]:
     dataset, model = load_data_and_model(options)
     shape = kept_shape(folder, options.shape)
     if options.weights is not None:
         load_trained(model, options.model, options.weights, options.new_head)
-    if shape is not None:
+    if shape is not None or options.published is not None:
         space = Space.trace(
             model, dataset.info.input_shape, residual=options.residual, leaf=options.leaf
         )
+        shape = shape or find(options.published or "").shape(space)
         model = slim(model, space, shape, weights="fresh")
     cost = {
         "macs": _macs(model, dataset.info.input_shape, options.leaf),
         "params": sum(p.numel() for p in model.parameters()),
     }
-    check_steps(dataset.train, options.batch_size, options.devices)
-    with started(session, run, blueprint_of(options, dataset.info).files(shape)) as session:
+    check_steps(dataset.train, options.batch_size, session.fabric.world_size)
+    files = blueprint_of(options, dataset.info).files(shape)
+    with started(session, run, dataset, files) as session:
         trained = train_network(model, dataset, options, session)
     return training_result(options, trained, dataset.info, cost)
 

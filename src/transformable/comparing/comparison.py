@@ -10,6 +10,7 @@ from typing import Any
 from ..atomic_files import write_whole
 from ..report import write_comparison
 from ..report.comparison_results import compared_entries, differences
+from ..runs.progress_file import ProgressRecord
 from ..runs.run_folder import read_json
 from ..settings import Transfer
 from ..timing.machine import describe_machine
@@ -55,7 +56,7 @@ class Comparison:
         reason = None if result else logs.failure()
         state = "done" if result else "failed" if reason else "waiting"
         if trial in self.running and not result:
-            state, reason = "running", logs.status()
+            state, reason = "running", _doing(self.folder / trial.name)
         before, after = result.get("before", {}), result.get("after", {})
         seconds, passes = result.get("seconds", {}), result.get("passes", {})
         return {
@@ -126,6 +127,12 @@ class Comparison:
         write_comparison(self.folder, rows, facts)
         write_whole(self.folder / "result.json", json.dumps(result, indent=2) + "\n")
         return result
+
+
+def _doing(folder: Path) -> str | None:
+    """What a running trial is at."""
+    record = ProgressRecord.read(folder)
+    return None if record is None else record.brief
 
 
 def _relative_to_teacher(row: dict[str, Any], teacher_ms: float | None) -> dict[str, Any]:

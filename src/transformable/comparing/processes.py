@@ -17,13 +17,16 @@ from typing import Any
 import torch
 
 from ..atomic_files import write_whole
-from ..runs.progress import Progress
 from .trials import Trial
 
-__all__ = ["Logs", "StatusFile", "run_trials", "threads_per_trial"]
+__all__ = ["Logs", "run_trials", "threads_per_trial"]
 
 Work = Callable[[Any, Trial, Path], None]
 """``work(options, trial, folder)`` does one trial; it and the options must be picklable."""
+
+
+STOP_SECONDS = 60.0
+"""How long trials may take to save their state."""
 
 
 class Logs:
@@ -33,26 +36,17 @@ class Logs:
         place = out / "logs"
         place.mkdir(parents=True, exist_ok=True)
         self.output = place / f"{trial.name}.log"
-        self._status = place / f"{trial.name}.status"
         self._failed = place / f"{trial.name}.failed"
 
     def failure(self) -> str | None:
         """Why the trial failed, if it did."""
         return self._failed.read_text(encoding="utf-8") if self._failed.exists() else None
 
-    def status(self) -> str | None:
-        """What the running trial is doing."""
-        found = self._status.read_text(encoding="utf-8") if self._status.exists() else ""
-        return found or None
-
     def set_failure(self, reason: str | None) -> None:
         if reason is None:
             self._failed.unlink(missing_ok=True)
         else:
             write_whole(self._failed, reason)
-
-    def set_status(self, text: str) -> None:
-        self._status.write_text(text, encoding="utf-8")
 
 
 def run_trials(
@@ -149,27 +143,13 @@ def _reason(exitcode: int | None, logs: Logs) -> str | None:
 
 
 def _stop(running: list[BaseProcess]) -> None:
-    """Ask processes to save their state and end, and wait for them."""
+    """Ask processes to save their state and end, and wait for them; one that does not is killed."""
     for process in running:
         with suppress(ProcessLookupError):
             process.terminate()
+    end = time.monotonic() + STOP_SECONDS
     for process in running:
-        process.join()
-
-
-class StatusFile(Progress):
-    """Progress that is written to a file, for the process that shows it."""
-
-    def __init__(self, logs: Logs) -> None:
-        self._logs = logs
-        self._what, self._total, self._written = "", 0, 0.0
-
-    def start(self, what: str, total: int, done: int) -> None:
-        self._what, self._total, self._written = what, total, 0.0
-        self.advance(done)
-
-    def advance(self, done: int) -> None:
-        if time.monotonic() - self._written > 1.0:
-            self._written = time.monotonic()
-            share = f" {done / self._total:.0%}" if self._total > 1 else ""
-            self._logs.set_status(f"{self._what}{share}")
+        process.join(max(0.0, end - time.monotonic()))
+        if process.is_alive():
+            process.kill()
+            process.join()

@@ -1,6 +1,5 @@
 """The trials of a sweep as an Optuna study, which many processes can share."""
 
-import importlib.util
 import re
 import time
 import warnings
@@ -8,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from ..extras import is_installed
 from ..runs.run_folder import first_difference, flat_settings
 from .trials import Trial
 
@@ -24,7 +24,7 @@ GRACE_SECONDS = 60
 
 def available() -> bool:
     """Whether Optuna is installed."""
-    return importlib.util.find_spec("optuna") is not None
+    return is_installed("sweep")
 
 
 class SharedQueue:

@@ -8,6 +8,7 @@ from pathlib import Path
 from ..pruning.conclude import conclude
 from ..pruning.job import PruningJob
 from ..pruning.steps import apply_method, train_student
+from ..runs.progress_file import progress_kept
 from ..runs.run_folder import Run, read_json
 from ..settings import Transfer
 from ..training.session import MOVABLE, Session
@@ -42,9 +43,12 @@ def run_trial(
     ``teacher`` is the run folder of the teacher that all trials share; its weights are in the job.
     """
     before = read_json(teacher / "result.json")
-    with Run.open(folder, job.settings(method=job.method_name), may_differ=MOVABLE) as run:
+    with (
+        Run.open(folder, job.settings(method=job.method_name), may_differ=MOVABLE) as run,
+        progress_kept(run, session.progress) as progress,
+    ):
         run.start()
-        session = replace(session, run=run)
+        session = replace(session, run=run, progress=progress)
         found, search_seconds = apply_method(job, session)
         shared = job.shared_search
         search = "../search" if shared is None else f"../../{shared.name}"

@@ -1,0 +1,29 @@
+"""Faults of the machine that libraries report in many words, in one line."""
+
+__all__ = ["describe_fault"]
+
+GO_ON = "the last checkpoint is whole: run the same command again to go on"
+ALLOCATORS = ("can't allocate memory", "out of memory", "cannot allocate memory", "bad_alloc")
+
+
+def describe_fault(error: BaseException) -> str | None:
+    """What happened and what to do, or None if the fault is the program's own.
+
+    >>> describe_fault(MemoryError())[:13]
+    'out of memory'
+    >>> describe_fault(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    """
+    if isinstance(error, ValueError):  # in words for users already
+        return None
+    text = str(error)
+    if isinstance(error, MemoryError) or any(word in text.lower() for word in ALLOCATORS):
+        return (
+            f"out of memory; {GO_ON} when there is more, or use --accumulate or a smaller "
+            "--batch-size in another --out"
+        )
+    if "DataLoader worker" in text:
+        return (
+            "a process that loads images was killed, perhaps for want of memory; "
+            f"{GO_ON}, with fewer --workers"
+        )
+    return None
