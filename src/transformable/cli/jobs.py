@@ -34,7 +34,7 @@ from ..runs.run_folder import Run, check_version, other_inputs
 from ..searching.derive import is_possible
 from ..training.checks import check_outputs
 from ..training.devices import make_fabric
-from ..training.processes import end_with_parent, explained_loss
+from ..training.processes import end_with_parent, explained_loss, wait_before_killing
 from ..training.session import Session
 from .allocator import keep_memory
 from .budgets import BudgetMaker, trace_space
@@ -104,6 +104,7 @@ def started(
     if not is_first_process() and not is_under_torchrun():
         end_with_parent()
     session.fabric.launch()
+    wait_before_killing()
     with progress_bar() as bar, progress_kept(run, bar) as progress:
         yield replace(session, run=run, progress=progress)
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.strategies.launchers.subprocess_script import _ChildProcessObserver
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -28,6 +29,7 @@ __all__ = [
     "measured_by_first",
     "share_buffers",
     "share_state",
+    "wait_before_killing",
 ]
 
 Value = TypeVar("Value")
@@ -133,6 +135,20 @@ def first_to_speak() -> bool:
         return bool(store.add("reasons given", 1) == 1)
     except RuntimeError:  # without torchrun, the store is gone with the first process
         return torch.distributed.get_rank() == 1
+
+
+def wait_before_killing(seconds: float = 20.0) -> None:
+    """To be called when Fabric has started processes. If one of them dies, Fabric kills the first
+    one within five seconds; give it time to find out itself, and to say so."""
+    for thread in threading.enumerate():
+        if isinstance(thread, _ChildProcessObserver):
+            kill = thread._terminate_all
+
+            def wait_and_kill(kill: Callable[[], None] = kill) -> None:
+                time.sleep(seconds)
+                kill()
+
+            thread._terminate_all = wait_and_kill  # type: ignore[method-assign]
 
 
 def end_with_parent(seconds: float = 1.0) -> None:
