@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 
 from ..presets import paper_search
 from ..report.formatting import count, counted, duration
-from ..reproducing.costs import Work, total_seconds
+from ..reproducing.costs import Pace, Work, total_seconds
 from ..reproducing.layout import Results, Table
 from ..reproducing.lines import Section, sections
 from ..reproducing.pages import write_table
@@ -67,6 +67,10 @@ class Reproduction:
         return SCALES[self.options.scale]
 
     @cached_property
+    def _paces(self) -> dict[str, Pace]:
+        return {}
+
+    @cached_property
     def tables(self) -> dict[str, list[Section]]:
         return {
             name: list(sections(name, self.scale, self.options.networks(), self._data(name)))
@@ -100,7 +104,13 @@ class Reproduction:
         return bool({"table2", STEPS} & set(self.options.targets()))
 
     def _runs(self, study: Study) -> StudyRuns:
-        return StudyRuns(options=self.options, study=study, out=self.out, command=self.command)
+        return StudyRuns(
+            options=self.options,
+            study=study,
+            out=self.out,
+            command=self.command,
+            paces=self._paces,
+        )
 
     def _data(self, target: str) -> list[str]:
         given = self.options.photos if target == "table4" else self.options.data

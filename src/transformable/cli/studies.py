@@ -47,6 +47,8 @@ class StudyRuns:
     out: Path
     """The folder of the whole reproduction."""
     command: str
+    paces: dict[str, Pace]
+    """How fast the unpruned networks learn, by the study of their teacher: measured once."""
 
     @property
     def folder(self) -> Path:
@@ -133,12 +135,15 @@ class StudyRuns:
         known = {name: scores.get(name) for name in ("accuracy", "top5")}
         return {**known, "macs": self.pace.macs, "train_seconds": scores.get("seconds") or None}
 
-    @cached_property
+    @property
     def pace(self) -> Pace:
         """How fast the unpruned network learns on this machine."""
-        options = self.trial_options()
-        dataset, model = load_data_and_model(options)
-        return measure_pace(model, dataset, options.train, make_session(options).fabric)
+        if self.study.teacher not in self.paces:
+            options = self.trial_options()
+            dataset, model = load_data_and_model(options)
+            fabric = make_session(options).fabric
+            self.paces[self.study.teacher] = measure_pace(model, dataset, options.train, fabric)
+        return self.paces[self.study.teacher]
 
     def works(self) -> Iterator[Work]:
         """The runs of the study, and what each of them costs."""
