@@ -29,8 +29,8 @@ class Reproduce(QueryOptions):
 
     --scale paper: the networks, datasets and schedules of the paper. --scale small: ResNet-32 in
     tables 1 and 2, ResNet-20 in table 3 and figure 4, ResNet-18 in table 4; CIFAR averaged to
-    16x16 (table 4: CIFAR-10 at 32x32 in the place of ImageNet); 16 epochs for an unpruned network,
-    5 for a search, 10 for a small network; the methods that the paper has. --scale smoke: ResNet-20
+    16x16 (table 4: CIFAR-10 at 32x32 in the place of ImageNet); 6 epochs for an unpruned network,
+    2 for a search, 4 for a small network; the methods that the paper has. --scale smoke: ResNet-20
     on digits, one epoch of everything, to see that it runs.
     """
 
@@ -38,7 +38,7 @@ class Reproduce(QueryOptions):
     """table1, table2, table3, table4, figure4, or all; table2-steps is the time and memory of a
     search step alone, which need no training."""
     scale: ScaleName = "small"
-    """paper (for GPUs), small (an evening on two cores) or smoke (minutes; its figures mean
+    """paper (for GPUs), small (an evening on two cores with three seeds) or smoke (minutes; its figures mean
     nothing)."""
     seeds: Annotated[int, at_least(1), MILLION] = 1
     """How many seeds, counted from --seed; a teacher is trained with the first."""
