@@ -38,7 +38,7 @@ class Reproduce(QueryOptions):
     """table1, table2, table3, table4, figure4, or all; table2-steps is the time and memory of a
     search step alone, which need no training."""
     scale: ScaleName = "small"
-    """paper (for GPUs), small (an evening on two cores with three seeds) or smoke (minutes; its figures mean
+    """paper (for GPUs), small (an evening on two cores) or smoke (minutes; its figures mean
     nothing)."""
     seeds: Annotated[int, at_least(1), MILLION] = 1
     """How many seeds, counted from --seed; a teacher is trained with the first."""
