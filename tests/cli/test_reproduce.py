@@ -14,6 +14,7 @@ from support.command_process import start, wait_for
 from support.tiny_prune import prepare
 from transformable.cli.entry import main
 from transformable.comparing.trials import Trial
+from transformable.runs.status import run_status
 
 OPTIONS = ("--scale=smoke", "--models=net.py:net", "--data=npz:tiny.npz", "--photos=npz:tiny.npz")
 STUDY = "net.py-net-npz-tiny.npz"
@@ -74,6 +75,9 @@ def test_interrupted_in_the_middle_and_continued(
     assert "4 runs to do: about" in said  # the teacher, and three methods
     assert "run the same command again to go on" in said
 
+    for place in ("r", f"r/{STUDY}"):
+        assert run_status(Path(place))["state"] == "interrupted"
+
     before = first.stat().st_mtime_ns
     assert main(["reproduce", "table3", *OPTIONS, "--out=r", "--json"]) == 0
     captured = capsys.readouterr()
@@ -81,6 +85,10 @@ def test_interrupted_in_the_middle_and_continued(
     files = json.loads(captured.out)["files"]
     assert files == {"table3": {kind: f"r/table3.{kind}" for kind in ("md", "csv", "html")}}
     assert first.stat().st_mtime_ns == before
+
+    seen = run_status(Path("r"))
+    assert (seen["state"], seen["stage"], seen["done"], seen["total"]) == ("finished", STUDY, 1, 1)
+    assert {each["state"] for each in run_status(Path("r", STUDY))["trials"]} == {"done"}
 
     lines = lines_of("table3")
     assert set(lines) == {"tas-depth", "tas-width", "tas"}

@@ -23,6 +23,8 @@ from ..reproducing.plan import Study, studies_of
 from ..reproducing.scales import FIGURE4, SCALES, STEPS, TABLES, Scale
 from ..reproducing.search_steps import measure_search_steps, steps_table
 from ..runs.once import once
+from ..runs.progress import Progress
+from ..runs.progress_file import progress_kept
 from ..runs.run_folder import Run as RunFolder
 from ..timing.machine import describe_machine
 from .outcome import Outcome
@@ -45,9 +47,12 @@ def reproduce(options: Reproduce, command: str) -> Outcome:
     if options.dry_run:
         return plan
     Console(stderr=True).print(plan.show())
-    with RunFolder.open(whole.out, options.settings()) as run:
+    with (
+        RunFolder.open(whole.out, options.settings()) as run,
+        progress_kept(run, Progress()) as progress,
+    ):
         run.start()
-        files = whole.run()
+        files = whole.run(progress)
     return ReproduceOutcome(
         title=f"the paper's {', '.join(options.targets())}, at the scale {options.scale}",
         result={"files": files, "out": str(whole.out)},
@@ -135,15 +140,25 @@ class Reproduction:
             steps=self.scale.steps if self.counts_steps else 0,
         )
 
-    def run(self) -> dict[str, dict[str, str]]:
-        """Do all that is left; the tables are written after each study. Returns all files."""
+    def run(self, progress: Progress) -> dict[str, dict[str, str]]:
+        """Do all that is left; the tables are written after each study. Returns all files.
+
+        The progress counts the studies and figures.
+        """
+        parts = [each.study.name for each in self.studies]
+        parts += [each.folder.name for each in self.figures]
+        if self.counts_steps:
+            progress.start(STEPS, len(parts), 0)
         more = {"table2": [steps_table(self._steps())]} if self.counts_steps else {}
         files = self._write(more)
-        for study in self.studies:
+        for number, study in enumerate(self.studies):
+            progress.start(parts[number], len(parts), number)
             study.run()
             files = self._write(more)
-        for figure in self.figures:
+        for number, figure in enumerate(self.figures, len(self.studies)):
+            progress.start(parts[number], len(parts), number)
             files[figure.folder.name] = figure.run()
+        progress.advance(len(parts))
         return files
 
     def _steps(self) -> list[dict[str, Any]]:

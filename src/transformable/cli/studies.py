@@ -3,22 +3,22 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ..atomic_files import write_whole
-from ..comparing import processes
 from ..comparing.comparison import Comparison
 from ..comparing.trials import Trial
 from ..reproducing.costs import Pace, Work, batch_epochs, measure_pace
 from ..reproducing.lines import PUBLISHED, Run
 from ..reproducing.plan import Batch, Study
 from ..reproducing.scales import SCALES, Scale
+from ..runs.progress_file import end_recorded
 from ..runs.run_folder import Run as RunFolder
 from ..runs.run_folder import read_json
 from ..settings import Training
-from .compare import execute_trial, live_table, plan_comparison, print_trial, train_shared_teacher
+from .compare import execute_trial, plan_comparison, run_what_is_left, train_shared_teacher
 from .jobs import load_data_and_model, make_session
 from .options import MAY_DIFFER, Train
 from .pruning_options import Compare
@@ -87,12 +87,16 @@ class StudyRuns:
         """Train the teacher and do the trials that are left."""
         options = self.trial_options()
         may_differ = MAY_DIFFER | options.may_grow
-        with RunFolder.open(self.folder, options.settings(), may_differ=may_differ) as run:
+        with (
+            RunFolder.open(self.folder, options.settings(), may_differ=may_differ) as run,
+            end_recorded(self.folder),
+        ):
             run.start()
             self._train_teacher(run)
             for trials, comparison in self.comparisons:
-                _run_trials(execute_trial, trials, comparison)
-            _run_trials(execute_published, self._published_options(), self.published)
+                run_what_is_left(execute_trial, trials, comparison)
+            if self.study.published:
+                run_what_is_left(execute_published, self._published_options(), self.published)
             self._conclude()
 
     def _train_teacher(self, run: RunFolder) -> None:
@@ -202,13 +206,6 @@ class StudyRuns:
             "data": self.study.data,
             "image_size": options.image_size if photos else None,
         }
-
-
-def _run_trials(work: processes.Work, options: Any, comparison: Comparison) -> None:
-    left = iter([trial for trial in comparison.trials if not comparison.is_done(trial)])
-    finished = partial(print_trial, comparison)
-    with live_table(comparison, comparison.rows) as draw:
-        comparison.run(work, options, lambda: next(left, None), finished, draw)
 
 
 def execute_published(options: Train, trial: Trial, folder: Path) -> None:
