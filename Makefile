@@ -29,7 +29,7 @@ test: $(STAMP)
 # strict: a link that leads nowhere, a public name without a docstring and any other warning fail
 docs: $(DOCS_STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
-	@echo 'site/index.html (or: /mkdocs serve)'
+	@echo 'site/index.html (with its search: $(BIN)/mkdocs serve)'
 
 format: $(STAMP)
 	$(BIN)/ruff format
