@@ -96,7 +96,7 @@ SCALES: dict[ScaleName, Scale] = {
     ),
     "small": Scale(
         preset="scratch",
-        epochs=(6, 2, 4),  # short: all tables together are 33 runs for one seed
+        epochs=(6, 2, 4),  # short, since there are dozens of runs
         residual="pad",
         tolerance=0.005,
         networks={
