@@ -1,4 +1,5 @@
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,14 @@ def test_every_public_name_is_there_and_listed() -> None:
         assert getattr(tas, name) is not None
     with pytest.raises(AttributeError, match="has no attribute 'prone'"):
         tas.prone  # noqa: B018
+
+
+def test_every_public_name_has_its_place_in_the_documentation() -> None:
+    page = (SOURCE.parents[1] / "docs" / "api.md").read_text()
+    shown = re.findall(r"^::: transformable\.(\S+)$", page, flags=re.MULTILINE)
+    packages = ("data", "methods", "models")
+    inside = [f"{name}.{each}" for name in packages for each in getattr(tas, name).__all__]
+    assert sorted(shown) == sorted([*set(tas.__all__) - set(packages), *inside])
 
 
 def test_a_name_is_what_it_says_whatever_was_imported_before() -> None:

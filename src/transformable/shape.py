@@ -27,8 +27,11 @@ class Shape:
     """
 
     widths: Mapping[str, int]
+    """The output channels of each layer."""
     depths: Mapping[str, int] = field(default_factory=dict)
+    """The blocks of each stage."""
     channels: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """The indexes of the kept channels, of layers where they are not the leading ones."""
 
     def __post_init__(self) -> None:
         for what in ("widths", "depths", "channels"):
@@ -76,6 +79,7 @@ class Shape:
         return record
 
     def to_json(self) -> str:
+        """The shape as a JSON text."""
         return json.dumps(self.to_dict())
 
     @classmethod
@@ -92,6 +96,7 @@ class Shape:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
+        """The shape in a JSON text, as `to_json` makes it."""
         try:
             record = json.loads(text)
         except json.JSONDecodeError as error:

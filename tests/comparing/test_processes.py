@@ -78,3 +78,8 @@ def test_a_trial_does_not_outlive_its_parent(tmp_path: Path) -> None:
     while not (folder / "saved").exists() and time.monotonic() < end:
         time.sleep(0.01)
     assert (folder / "saved").exists()
+
+
+def test_asking_for_what_was_said_makes_no_folder(tmp_path: Path) -> None:
+    assert Logs(tmp_path / "run", trial("pfec")).failure() is None
+    assert list(tmp_path.iterdir()) == []

@@ -15,6 +15,7 @@ from rich.live import Live
 
 from .. import data
 from ..comparing.comparison import Comparison
+from ..comparing.processes import Work
 from ..comparing.shared_queue import hide_password
 from ..comparing.trials import Trial, run_trial
 from ..comparing.trials_file import TrialsFile
@@ -69,17 +70,23 @@ def run_comparison(
         say_how_long(options, comparison)
         run.start()
         train_shared_teacher(options, comparison, run)
-        left = iter([trial for trial in comparison.trials if not comparison.is_done(trial)])
-        finished, kept = partial(print_trial, comparison), TrialsFile(folder, comparison.rows)
-        with live_table(comparison, comparison.rows) as draw:
-
-            def tick() -> None:
-                kept()
-                draw()
-
-            comparison.run(execute_trial, options, lambda: next(left, None), finished, tick)
-        kept.write()
+        run_what_is_left(execute_trial, options, comparison)
         return CompareOutcome.of(options, comparison.conclude(comparison.rows()))
+
+
+def run_what_is_left(work: Work, options: Any, comparison: Comparison) -> None:
+    """Run the trials that are not done yet, and show and keep how far they are."""
+    left = iter([trial for trial in comparison.trials if not comparison.is_done(trial)])
+    finished = partial(print_trial, comparison)
+    kept = TrialsFile(comparison.folder, comparison.rows)
+    with live_table(comparison, comparison.rows) as draw:
+
+        def tick() -> None:
+            kept()
+            draw()
+
+        comparison.run(work, options, lambda: next(left, None), finished, tick)
+    kept.write()
 
 
 def dry_run(options: TrialOptions, comparison: Comparison) -> Outcome:

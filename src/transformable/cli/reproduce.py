@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 
 from ..presets import paper_search
 from ..report.formatting import count, counted, duration
-from ..reproducing.costs import Work, total_seconds
+from ..reproducing.costs import Pace, Work, total_seconds
 from ..reproducing.layout import Results, Table
 from ..reproducing.lines import Section, sections
 from ..reproducing.pages import write_table
@@ -23,6 +23,8 @@ from ..reproducing.plan import Study, studies_of
 from ..reproducing.scales import FIGURE4, SCALES, STEPS, TABLES, Scale
 from ..reproducing.search_steps import measure_search_steps, steps_table
 from ..runs.once import once
+from ..runs.progress import Progress
+from ..runs.progress_file import progress_kept
 from ..runs.run_folder import Run as RunFolder
 from ..timing.machine import describe_machine
 from .outcome import Outcome
@@ -45,9 +47,12 @@ def reproduce(options: Reproduce, command: str) -> Outcome:
     if options.dry_run:
         return plan
     Console(stderr=True).print(plan.show())
-    with RunFolder.open(whole.out, options.settings()) as run:
+    with (
+        RunFolder.open(whole.out, options.settings()) as run,
+        progress_kept(run, Progress()) as progress,
+    ):
         run.start()
-        files = whole.run()
+        files = whole.run(progress)
     return ReproduceOutcome(
         title=f"the paper's {', '.join(options.targets())}, at the scale {options.scale}",
         result={"files": files, "out": str(whole.out)},
@@ -65,6 +70,10 @@ class Reproduction:
     @property
     def scale(self) -> Scale:
         return SCALES[self.options.scale]
+
+    @cached_property
+    def _paces(self) -> dict[str, Pace]:
+        return {}
 
     @cached_property
     def tables(self) -> dict[str, list[Section]]:
@@ -100,7 +109,13 @@ class Reproduction:
         return bool({"table2", STEPS} & set(self.options.targets()))
 
     def _runs(self, study: Study) -> StudyRuns:
-        return StudyRuns(options=self.options, study=study, out=self.out, command=self.command)
+        return StudyRuns(
+            options=self.options,
+            study=study,
+            out=self.out,
+            command=self.command,
+            paces=self._paces,
+        )
 
     def _data(self, target: str) -> list[str]:
         given = self.options.photos if target == "table4" else self.options.data
@@ -125,15 +140,25 @@ class Reproduction:
             steps=self.scale.steps if self.counts_steps else 0,
         )
 
-    def run(self) -> dict[str, dict[str, str]]:
-        """Do all that is left; the tables are written after each study. Returns all files."""
+    def run(self, progress: Progress) -> dict[str, dict[str, str]]:
+        """Do all that is left; the tables are written after each study. Returns all files.
+
+        The progress counts the studies and figures.
+        """
+        parts = [each.study.name for each in self.studies]
+        parts += [each.folder.name for each in self.figures]
+        if self.counts_steps:
+            progress.start(STEPS, len(parts), 0)
         more = {"table2": [steps_table(self._steps())]} if self.counts_steps else {}
         files = self._write(more)
-        for study in self.studies:
+        for number, study in enumerate(self.studies):
+            progress.start(parts[number], len(parts), number)
             study.run()
             files = self._write(more)
-        for figure in self.figures:
+        for number, figure in enumerate(self.figures, len(self.studies)):
+            progress.start(parts[number], len(parts), number)
             files[figure.folder.name] = figure.run()
+        progress.advance(len(parts))
         return files
 
     def _steps(self) -> list[dict[str, Any]]:

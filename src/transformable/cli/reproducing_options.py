@@ -29,8 +29,8 @@ class Reproduce(QueryOptions):
 
     --scale paper: the networks, datasets and schedules of the paper. --scale small: ResNet-32 in
     tables 1 and 2, ResNet-20 in table 3 and figure 4, ResNet-18 in table 4; CIFAR averaged to
-    16x16 (table 4: CIFAR-10 at 32x32 in the place of ImageNet); 16 epochs for an unpruned network,
-    5 for a search, 10 for a small network; the methods that the paper has. --scale smoke: ResNet-20
+    16x16 (table 4: CIFAR-10 at 32x32 in the place of ImageNet); 6 epochs for an unpruned network,
+    2 for a search, 4 for a small network; the methods that the paper has. --scale smoke: ResNet-20
     on digits, one epoch of everything, to see that it runs.
     """
 

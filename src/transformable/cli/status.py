@@ -22,7 +22,7 @@ GO_ON = "the same command goes on"
 STATES = {
     "not started": "nothing has been computed here yet",
     "running": "process {pid} is alive",
-    "finished": "result.json has the result",
+    "finished": "the results are in the folder",
     "interrupted": f"stopped by a signal, what was done is saved; {GO_ON}",
     "failed": f"{{reason}}; {GO_ON}",
     "dead": f"process {{pid}} is gone without a word, killed perhaps; {GO_ON}",
@@ -50,7 +50,8 @@ class StatusOutcome(Outcome):
         )
         rows = [("state", f"{seen['state']}: {words}")]
         if seen["command"]:
-            rows.append(("command", f"tas {seen['command']}, {seen['model']} on {seen['data']}"))
+            of = f", {seen['model']} on {seen['data']}" if seen["model"] else ""
+            rows.append(("command", f"tas {seen['command']}{of}"))
         if seen.get("stage"):
             rows += _progress_rows(seen)
         for name in ("last", "result"):

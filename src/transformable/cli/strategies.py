@@ -1,6 +1,7 @@
 """The searches of figure 4 for ``tas reproduce``, each kept in a run folder of its own."""
 
 import importlib.util
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -74,7 +75,10 @@ class StrategyRuns:
         name = f"{FIGURE4}-{self.runs.study.name}"
         files = {"csv": self.runs.out / f"{name}.csv"}
         write_whole(files["csv"], csv_of(found))
-        if importlib.util.find_spec("matplotlib") is not None:
+        if importlib.util.find_spec("matplotlib") is None:
+            words = "the picture of figure 4 needs matplotlib: install it and run this again"
+            print(words, file=sys.stderr, flush=True)
+        else:
             files["png"] = self.runs.out / f"{name}.png"
             draw(found, files["png"])
         return {ending: str(path) for ending, path in files.items()}

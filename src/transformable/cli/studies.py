@@ -3,22 +3,22 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ..atomic_files import write_whole
-from ..comparing import processes
 from ..comparing.comparison import Comparison
 from ..comparing.trials import Trial
 from ..reproducing.costs import Pace, Work, batch_epochs, measure_pace
 from ..reproducing.lines import PUBLISHED, Run
 from ..reproducing.plan import Batch, Study
 from ..reproducing.scales import SCALES, Scale
+from ..runs.progress_file import end_recorded
 from ..runs.run_folder import Run as RunFolder
 from ..runs.run_folder import read_json
 from ..settings import Training
-from .compare import execute_trial, live_table, plan_comparison, print_trial, train_shared_teacher
+from .compare import execute_trial, plan_comparison, run_what_is_left, train_shared_teacher
 from .jobs import load_data_and_model, make_session
 from .options import MAY_DIFFER, Train
 from .pruning_options import Compare
@@ -47,6 +47,8 @@ class StudyRuns:
     out: Path
     """The folder of the whole reproduction."""
     command: str
+    paces: dict[str, Pace]
+    """How fast the unpruned networks learn, by the study of their teacher: measured once."""
 
     @property
     def folder(self) -> Path:
@@ -85,12 +87,16 @@ class StudyRuns:
         """Train the teacher and do the trials that are left."""
         options = self.trial_options()
         may_differ = MAY_DIFFER | options.may_grow
-        with RunFolder.open(self.folder, options.settings(), may_differ=may_differ) as run:
+        with (
+            RunFolder.open(self.folder, options.settings(), may_differ=may_differ) as run,
+            end_recorded(self.folder),
+        ):
             run.start()
             self._train_teacher(run)
             for trials, comparison in self.comparisons:
-                _run_trials(execute_trial, trials, comparison)
-            _run_trials(execute_published, self._published_options(), self.published)
+                run_what_is_left(execute_trial, trials, comparison)
+            if self.study.published:
+                run_what_is_left(execute_published, self._published_options(), self.published)
             self._conclude()
 
     def _train_teacher(self, run: RunFolder) -> None:
@@ -133,12 +139,15 @@ class StudyRuns:
         known = {name: scores.get(name) for name in ("accuracy", "top5")}
         return {**known, "macs": self.pace.macs, "train_seconds": scores.get("seconds") or None}
 
-    @cached_property
+    @property
     def pace(self) -> Pace:
         """How fast the unpruned network learns on this machine."""
-        options = self.trial_options()
-        dataset, model = load_data_and_model(options)
-        return measure_pace(model, dataset, options.train, make_session(options).fabric)
+        if self.study.teacher not in self.paces:
+            options = self.trial_options()
+            dataset, model = load_data_and_model(options)
+            fabric = make_session(options).fabric
+            self.paces[self.study.teacher] = measure_pace(model, dataset, options.train, fabric)
+        return self.paces[self.study.teacher]
 
     def works(self) -> Iterator[Work]:
         """The runs of the study, and what each of them costs."""
@@ -197,13 +206,6 @@ class StudyRuns:
             "data": self.study.data,
             "image_size": options.image_size if photos else None,
         }
-
-
-def _run_trials(work: processes.Work, options: Any, comparison: Comparison) -> None:
-    left = iter([trial for trial in comparison.trials if not comparison.is_done(trial)])
-    finished = partial(print_trial, comparison)
-    with live_table(comparison, comparison.rows) as draw:
-        comparison.run(work, options, lambda: next(left, None), finished, draw)
 
 
 def execute_published(options: Train, trial: Trial, folder: Path) -> None:

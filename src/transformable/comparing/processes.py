@@ -34,7 +34,6 @@ class Logs:
 
     def __init__(self, out: Path, trial: Trial) -> None:
         place = out / "logs"
-        place.mkdir(parents=True, exist_ok=True)
         self.output = place / f"{trial.name}.log"
         self._failed = place / f"{trial.name}.failed"
 
@@ -87,6 +86,7 @@ def threads_per_trial(jobs: int) -> int:
 
 def _start(work: Work, options: Any, out: Path, jobs: int, trial: Trial) -> BaseProcess:
     (out / trial.name).mkdir(parents=True, exist_ok=True)
+    (out / "logs").mkdir(parents=True, exist_ok=True)
     Logs(out, trial).set_failure(None)
     # forked from a server that has done nothing but import: quick, and no threads are lost
     context = multiprocessing.get_context("forkserver")

@@ -87,7 +87,9 @@ class Budget(Limit):
     """
 
     value: float
+    """The target."""
     low: int
+    """The least that a shape may cost."""
     at_most: tuple[Limit, ...] = ()
     """What a shape may cost at most in other metrics."""
 

@@ -22,11 +22,13 @@ class Info:
     """What a network must know of a dataset before any pixel is read."""
 
     name: str
+    """As ``--data`` has it; of data of one's own, what it was called."""
     input_shape: tuple[int, int, int]
     """Channels, height, width."""
     num_classes: int
     """0 if the targets are no classes."""
     classes: tuple[str, ...]
+    """The names of the classes; empty if there are none."""
     mean: tuple[float, ...] = field(default=(), compare=False)
     """Subtracted from each channel, in the units of the images; empty before they are read, and if
     they are not normalised."""
@@ -118,9 +120,13 @@ class Dataset:
     """Three splits of one set; which samples are in validation does not change the test split."""
 
     info: Info
+    """Its name, the size of its images, its classes."""
     train: Split
+    """What is learnt from, augmented."""
     validation: Split
+    """Held out of the training images, to watch a training by; may be empty."""
     test: Split
+    """Read once, when a network is done."""
     task: Task = field(default_factory=Classification)
     """What is to be learnt from the targets."""
     fingerprint: str = ""

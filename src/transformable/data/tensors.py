@@ -37,15 +37,18 @@ class TensorSplit(Split):
     """A ``Split`` whose images are one tensor (N, C, H, W)."""
 
     images: Tensor
+    """As they are given, not normalised yet."""
     mean: Tensor
     """Of each channel, in the units of the images before they are normalised."""
     std: Tensor
+    """Of each channel, likewise."""
     padding: int
     """Training images are random crops of the image, padded by reflection with so many pixels."""
     flips: bool
     """Whether half of the training images, at random, are mirrored."""
 
     def subset(self, indexes: Tensor) -> Self:
+        """The images at ``indexes``, in that order."""
         return replace(self, images=self._gather(indexes), labels=self.labels[indexes])
 
     def _augmented(self, plan: dict[int, Tensor], seed: int, epoch: int, own: slice) -> Batches:

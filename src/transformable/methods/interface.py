@@ -29,6 +29,7 @@ class MethodResult:
     """The small network that a method makes."""
 
     shape: Shape
+    """The sizes of its layers and stages."""
     model: nn.Module
     """The small network, with the weights that its training starts from."""
     cost: int
@@ -58,6 +59,7 @@ class Context:
     """
 
     dataset: Dataset
+    """The training images, and those that a method may judge by."""
     searching: Searching
     """How long, and with which settings, a method may train."""
     session: Session = field(default_factory=Session)

@@ -48,6 +48,7 @@ class Pruned:
     teacher: nn.Module
     """The unpruned network, trained."""
     shape: Shape
+    """The sizes of the small network."""
     summary: dict[str, Any]
     """All numbers, before and after, as in result.json."""
 

@@ -127,7 +127,7 @@ def draw(runs: Mapping[Strategy, Mapping[str, Any]], path: Path, budget: float =
             if each.pull != pull:
                 continue
             strategy, rows = (each.align, each.sampling), found["rows"]
-            look = {"color": COLOURS[strategy], "label": NAMES[strategy]}
+            look = {"color": COLOURS[strategy], "label": NAMES[strategy], "marker": "."}
             steps = [row["step"] for row in rows]
             top.plot(steps, [row["expected"] for row in rows], **look)
             top.plot(steps, [row["derived"] for row in rows], color=look["color"], linestyle=":")

@@ -28,8 +28,8 @@ class Scale:
 
     preset: Preset
     """The settings of the trainings and of the search."""
-    changes: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of all three that replace those of the preset."""
+    epochs: tuple[int, int, int] | None = None
+    """Of an unpruned network, of a search and of a small network (None: those of the preset)."""
     residual: Residual
     tolerance: float
     """How far from the target the cost of a network may be, as a share of it."""
@@ -50,16 +50,20 @@ class Scale:
 
     def training(self, data: str) -> Training:
         """The training of the unpruned network."""
-        return replace(PRESETS[self.preset].teacher(data), **self.changes)
+        settings = PRESETS[self.preset].teacher(data)
+        return settings if self.epochs is None else replace(settings, epochs=self.epochs[0])
 
     def searching(self, data: str, select: int | None = None) -> Searching:
         """The search; with another |I| if that is given."""
-        settings = replace(PRESETS[self.preset].search(data), **self.changes)
+        settings = PRESETS[self.preset].search(data)
+        if self.epochs is not None:
+            settings = replace(settings, epochs=self.epochs[1])
         return settings if select is None else replace(settings, select=select, force=True)
 
     def distilling(self, data: str) -> Distilling:
         """The training of the small networks, whatever they take over."""
-        return replace(PRESETS[self.preset].student(data), **self.changes)
+        settings = PRESETS[self.preset].student(data)
+        return settings if self.epochs is None else replace(settings, epochs=self.epochs[2])
 
     def strategy(self, data: str) -> Searching:
         """A search of figure 4, which is the paper's but for its length."""
@@ -92,6 +96,7 @@ SCALES: dict[ScaleName, Scale] = {
     ),
     "small": Scale(
         preset="scratch",
+        epochs=(6, 2, 4),  # short, since there are dozens of runs
         residual="pad",
         tolerance=0.005,
         networks={
@@ -113,7 +118,7 @@ SCALES: dict[ScaleName, Scale] = {
     ),
     "smoke": Scale(
         preset="scratch",
-        changes={"epochs": 1},
+        epochs=(1, 1, 1),
         residual="pad",
         tolerance=0.05,
         networks=_same("resnet20"),

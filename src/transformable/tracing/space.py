@@ -54,19 +54,27 @@ class Space:
     fixed: Mapping[str, str]
     """The layers inside the network that keep their width, and why."""
     residual: Residual
+    """What an add does with operands of different widths."""
     input_shape: tuple[int, ...]
+    """The image that the network was read on."""
     state: Mapping[str, tuple[int, ...]]
     """The shape of each tensor in the state dict of the network."""
     graph: fx.Graph
+    """The network as torch.fx has traced it."""
     stages: Mapping[str, Stage]
+    """The containers of blocks in a row whose depth is free."""
     layouts: Sequence[Layout]
+    """Which channels the tensors have, as functions of the shape."""
     layout_of: Mapping[fx.Node, int]
     """The index in `layouts` of each node's output."""
     axis_of: Mapping[fx.Node, int]
     """The axis of a node's output that has its channels, where it is not the second."""
     layers: Sequence[Layer]
+    """The layers that have weights and cost something."""
     adds: Sequence[ResidualAdd]
+    """The adds whose sides may come to differ in width."""
     splits: Sequence[Split]
+    """Where a tensor is split along its channels."""
     overwrites: Mapping[fx.Node, tuple[fx.Node, ...]]
     """The nodes that work in place, and the inputs that they change."""
     leaf: tuple[str, ...]

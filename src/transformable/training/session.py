@@ -35,6 +35,7 @@ class Session:
     checkpoint_seconds: float = 30.0
     """The longest time between two checkpoints; there is one after each epoch too."""
     progress: Progress = field(default_factory=Progress)
+    """Who is told how far the work is."""
 
     def rank(self) -> dict[str, int]:
         """Which of the processes this one is, and how many there are, as batches are asked for."""
