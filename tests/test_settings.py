@@ -20,7 +20,7 @@ from transformable import Distilling, Searching, Training
         (Training, {"nesterov": "no"}, "nesterov must be True or False, not 'no'"),
         (Searching, {"judged": "4"}, "judged must be a whole number, not '4'"),
         (Distilling, {"kd_lambda": "half"}, "kd_lambda must be a number, not 'half'"),
-        (Training, {"lr": float("nan")}, "lr must be above 0, not nan"),
+        (Training, {"lr": float("nan")}, "lr must be at least 0, not nan"),
         (Training, {"epochs": 10**21}, f"epochs must be at most 1,000,000, not {10**21}"),
     ],
 )

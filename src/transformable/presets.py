@@ -41,7 +41,7 @@ def quick_search(data: str) -> Searching:
     cifar = Searching(
         epochs=1,
         batch_size=128,
-        lr=0.005,
+        lr=0.0,
         warmup_epochs=0.05,
         start="answers",
         targets="answers",
@@ -80,8 +80,9 @@ def paper_search(data: str) -> Searching:
 
 
 def quick_student(data: str) -> Distilling:
-    """A small network that has kept most of what the unpruned one knew: small steps."""
-    cifar = Distilling(epochs=10, batch_size=128, lr=0.005, warmup_epochs=0.05)
+    """A small network that has kept most of what the unpruned one knew: small steps, towards all of
+    its logits."""
+    cifar = Distilling(epochs=10, batch_size=128, lr=0.0, warmup_epochs=0.05, kd="logits")
     if data == "digits":
         return replace(cifar, epochs=25, batch_size=32)
     return replace(cifar, batch_size=32) if _photos(data) else cifar

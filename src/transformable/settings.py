@@ -47,7 +47,7 @@ Sampling = Literal["gumbel", "softmax"]
 Pull = Literal["piecewise", "multiplier"]
 Decay = Literal["linear", "cosine"]
 Transfer = Literal["none", "init", "kd", "init+kd"]
-Kd = Literal["soft", "paper"]
+Kd = Literal["soft", "logits", "paper"]
 
 RATIOS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
@@ -151,8 +151,9 @@ class Training:
     accumulate: Annotated[int, at_least(1), MILLION] = 1
     """Parts in which a step's batch goes through the network, one after the other, to save memory;
     batch norms see the parts."""
-    lr: Annotated[float, above(0)] = 0.1
-    """Highest learning rate, reached at the end of the warm-up."""
+    lr: Annotated[float, at_least(0)] = 0.1
+    """Highest learning rate, reached at the end of the warm-up (0: one for a network that is
+    trained already, by the size of its filters)."""
     momentum: Annotated[float, FRACTION] = 0.9
     """Momentum of SGD."""
     nesterov: bool = True
@@ -264,8 +265,9 @@ class Distilling(Training):
     """What the small network takes over: none, the unpruned network's channels to start from
     (init), its answers as targets (kd), or both (init+kd)."""
     kd: Kd = "soft"
-    """Distillation: soft is (1 - w) CE + w T² KL; paper is the paper's equation, w CE + (1 - w) CE
-    with the teacher."""
+    """Distillation: soft is (1 - w) CE + w T² KL; logits has the squared distance of the logits in
+    the place of T² KL, which is best in few epochs from a trained network; paper is the paper's
+    equation, w CE + (1 - w) CE with the teacher."""
     kd_lambda: Annotated[float, UP_TO_ONE] = 0.9
     """The weight w."""
     temperature: Annotated[float, above(0)] = 4.0

@@ -21,9 +21,9 @@ from transformable.settings import Training, plain_values
     [
         ({"epochs": 0}, "epochs must be at least 1, not 0"),
         ({"batch_size": 0}, "batch_size must be at least 1, not 0"),
-        ({"lr": 0.0}, "lr must be above 0, not 0.0"),
-        ({"lr": float("nan")}, "lr must be above 0, not nan"),
-        ({"lr": float("inf")}, "lr must be above 0, not inf"),
+        ({"lr": -0.1}, "lr must be at least 0, not -0.1"),
+        ({"lr": float("nan")}, "lr must be at least 0, not nan"),
+        ({"lr": float("inf")}, "lr must be at least 0, not inf"),
         ({"momentum": 1.0}, "momentum must be at least 0 and below 1, not 1.0"),
         ({"weight_decay": -0.1}, "weight_decay must be at least 0, not -0.1"),
         ({"warmup_epochs": -1.0}, "warmup_epochs must be at least 0, not -1.0"),
@@ -188,7 +188,7 @@ def test_errors_name_the_section(tmp_path: Path) -> None:
     for text, message in (
         ("[search]\narch_rl = 1.0", "unknown key 'search.arch_rl'; did you mean 'arch_lr'?"),
         ('[search]\nlr = "high"', "search.lr must be a number, not 'high'"),
-        ("[student]\nlr = 0", "student.lr must be above 0, not 0.0"),
+        ("[student]\nlr = -0.5", "student.lr must be at least 0, not -0.5"),
     ):
         file.write_text(text)
         with pytest.raises(ValueError, match="config file") as caught:
@@ -197,7 +197,7 @@ def test_errors_name_the_section(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"did you mean '--search\.arch-lr'"):
         parse("prune", Prune, ["--search.arch-rl=1"])
     for words, message in (
-        ("--search.lr=-1", "search.lr must be above 0, not -1.0"),
+        ("--search.lr=-1", "search.lr must be at least 0, not -1.0"),
         (
             "--train.accumulate=100",
             "train.accumulate must be at most the batch_size of 64, not 100",

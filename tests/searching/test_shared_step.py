@@ -47,7 +47,7 @@ def loss_by_hand(work: SearchStep, x: Tensor, y: Tensor, teacher: nn.Module | No
     work._seed("weights", 0, 0)
     logits = net(x)
     loss = F.cross_entropy(logits, y)
-    return loss if teacher is None else kd_loss(loss, logits, teacher(x).detach())
+    return loss if teacher is None else kd_loss(loss, logits, teacher(x).detach(), kd="logits")
 
 
 @pytest.mark.parametrize("with_teacher", [False, True])

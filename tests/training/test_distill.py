@@ -55,6 +55,23 @@ def test_the_loss_is_the_formula_term_by_term(kd: Kd) -> None:
     assert float(loss) == pytest.approx(expected / 2, rel=1e-12)
 
 
+def test_the_distance_of_logits_is_the_share_of_the_teachers_squares() -> None:
+    ours, theirs = [[1.0, -2.0, 0.5], [0.1, 0.2, 3.0]], [[2.0, 0.0, -1.0], [1.0, 1.5, -0.5]]
+    away = squares = 0.0
+    for z, target in zip(ours, theirs, strict=True):
+        for own, given in zip(z, target, strict=True):
+            centred = own - sum(z) / 3, given - sum(target) / 3
+            away += (centred[0] - centred[1]) ** 2
+            squares += centred[1] ** 2
+    logits, answers = (torch.tensor(rows, dtype=torch.float64) for rows in (ours, theirs))
+    of_labels = torch.tensor(0.25, dtype=torch.float64)
+    loss = kd_loss(of_labels, logits, answers, kd="logits", weight=0.7)
+    assert float(loss) == pytest.approx(0.3 * 0.25 + 0.7 * 4 * math.log(3) * away / squares)
+    # neither a constant nor the scale of both counts
+    same = kd_loss(of_labels, 5 * logits + 2, 5 * answers - 1, kd="logits", weight=0.7)
+    assert float(same) == pytest.approx(float(loss))
+
+
 def test_a_student_learns_what_its_teacher_says_rather_than_the_labels(dataset: Dataset) -> None:
     torch.manual_seed(1)
     teacher = nn.Sequential(nn.Flatten(), nn.Linear(192, 4))

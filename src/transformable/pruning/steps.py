@@ -27,6 +27,7 @@ from ..training.distill import distill
 from ..training.evaluate import evaluate
 from ..training.processes import check_same, share_state
 from ..training.session import MOVABLE, Session
+from ..training.step_size import with_learning_rate
 from ..training.train import minimise, preserve_random_state
 from .job import PruningJob
 
@@ -121,7 +122,7 @@ def _timed_method(job: PruningJob, session: Session) -> tuple[MethodResult, floa
     start = time.perf_counter()
     context = Context(
         dataset=job.dataset,
-        searching=job.searching,
+        searching=with_learning_rate(job.searching, job.model),
         session=session,
         epochs_after=job.student_epochs(job.searching.epochs),
     )

@@ -26,6 +26,7 @@ from ..training.checks import check_model, check_weights, try_out
 from ..training.epoch_log import EpochLog
 from ..training.processes import check_same, share_state
 from ..training.session import Session
+from ..training.step_size import with_learning_rate
 from ..training.train import check_steps, preserve_random_state
 from .derive import Derived, check_possible
 from .falling_target import FallingTarget
@@ -114,7 +115,7 @@ def search_all(
     epochs_after: float = 0.0,
 ) -> list[Searched]:
     """One search for several budgets, the largest first; each gets an equal part of the steps."""
-    settings = settings or Searching()
+    settings = with_learning_rate(settings or Searching(), model)
     session = session or Session()
     fabric, progress, run, seed = session.fabric, session.progress, session.run, session.seed
     for budget in budgets:

@@ -145,7 +145,7 @@ class SearchStep:
         of_labels = self.task.objective(label_smoothing)
         if self.teacher is None:
             return of_labels
-        return with_answers(of_labels, self.teacher, self.task, self.fabric)
+        return with_answers(of_labels, self.teacher, self.task, self.fabric, kd="logits")
 
     def _learn(
         self,

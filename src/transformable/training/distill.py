@@ -18,6 +18,7 @@ from ..task import Objective, Task
 from ..tracing.space import Space
 from .checks import check_model, check_teacher, try_out
 from .session import Session
+from .step_size import with_learning_rate
 from .train import Trained, minimise
 
 __all__ = ["distill", "distillation", "student_network", "with_answers"]
@@ -53,9 +54,9 @@ def distill(
     >>> distill(student, dataset, settings, teacher=teacher).n
     40
     """
-    settings = settings or Distilling()
-    session = session or Session()
     check_model(student)
+    settings = with_learning_rate(settings or Distilling(), teacher or student)
+    session = session or Session()
     dataset = as_dataset(dataset, own_task(objective, score), seed=session.seed)
     try_out(student, dataset)
     if "kd" in settings.transfer:

@@ -22,6 +22,7 @@ from .devices import sum_over_processes
 from .epoch_log import EpochLog, Row
 from .evaluate import evaluate
 from .session import Session
+from .step_size import with_learning_rate
 
 __all__ = ["Trained", "check_steps", "learning_rate", "minimise", "train"]
 
@@ -107,6 +108,7 @@ def minimise(
     size = settings.batch_size
     steps = check_steps(dataset.train, size, fabric.world_size)
     check_weights(model)
+    settings = with_learning_rate(settings, model)
     begun = int(epochs_before)
     epochs = begun + settings.epochs
     lr_at = lr_schedule(settings, steps, epochs)

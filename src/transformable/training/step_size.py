@@ -1,0 +1,48 @@
+"""A learning rate for a network that is trained already, whoever has trained it."""
+
+from dataclasses import replace
+from typing import TypeVar
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ..settings import Training
+
+__all__ = ["filter_size", "with_learning_rate"]
+
+RATE = 0.025  # for filters of size 1; docs/results.md says how it was found
+LOWEST, HIGHEST = 0.0005, 0.05
+WITHOUT_NORMS = 0.005
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+Settings = TypeVar("Settings", bound=Training)
+
+
+def with_learning_rate(settings: Settings, network: nn.Module) -> Settings:
+    """The same settings; if they leave the learning rate open, with one for this trained network.
+
+    A norm undoes the scale of the filters in front of it: filters that are twice as large have half
+    the gradient, and need steps that are four times as large to turn by the same angle. How large
+    they are depends on the weight decay and the length of the training that they come from.
+
+    >>> network = nn.Sequential(nn.Conv2d(8, 8, 1), nn.BatchNorm2d(8))
+    >>> _ = nn.init.constant_(network[0].weight, 0.25)
+    >>> with_learning_rate(Training(lr=0), network).lr
+    0.00625
+    """
+    if settings.lr:
+        return settings
+    size = filter_size(network)
+    lr = WITHOUT_NORMS if size is None else min(HIGHEST, max(LOWEST, RATE * size))
+    return replace(settings, lr=lr)
+
+
+def filter_size(network: nn.Module) -> float | None:
+    """The mean square of the weights of convolutions, where fresh ones (He et al.) have 1; None for
+    a network without batch norms, whose filters have the scale that they need."""
+    modules = [*network.modules()]
+    weights = [module.weight for module in modules if isinstance(module, CONVOLUTIONS)]
+    if not weights or not any(isinstance(module, _BatchNorm) for module in modules):
+        return None
+    squares = [float(w.detach().square().mean()) * w[0].numel() / 2 for w in weights]
+    return sum(squares) / len(squares)

@@ -1,0 +1,86 @@
+"""The learning rate for a network that is trained already."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import transformable as tas
+from transformable.data import Dataset, from_tensors
+from transformable.settings import Distilling, Searching, Training
+from transformable.training.step_size import filter_size, with_learning_rate
+
+
+def network(scale: float = 1.0, norm: bool = True) -> nn.Sequential:
+    torch.manual_seed(0)
+    behind = nn.BatchNorm2d(4) if norm else nn.Identity()
+    net = nn.Sequential(
+        nn.Conv2d(3, 4, 3), behind, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)
+    )
+    with torch.no_grad():
+        filters(net).mul_(scale)
+    return net
+
+
+def filters(net: nn.Module) -> nn.Parameter:
+    return next(net.parameters())
+
+
+def data() -> Dataset:
+    torch.manual_seed(0)
+    images = torch.rand(16, 3, 8, 8), torch.arange(16) % 2
+    return from_tensors(images, images, validation=0)
+
+
+def test_filters_of_he_et_al_have_size_one() -> None:
+    net = network()
+    nn.init.constant_(filters(net), (2 / 27) ** 0.5)
+    assert filter_size(net) == pytest.approx(1.0)
+    assert filter_size(nn.Sequential(net, net[:2])) == pytest.approx(1.0)  # the mean of layers
+
+
+def test_filters_of_twice_the_size_get_steps_four_times_as_large() -> None:
+    once, twice = (with_learning_rate(Training(lr=0), network(scale)).lr for scale in (1, 2))
+    size = filter_size(network())
+    assert size is not None
+    assert once == pytest.approx(0.025 * size)
+    assert twice == pytest.approx(4 * once)
+
+
+@pytest.mark.parametrize(
+    ("net", "lr"),
+    [(network(norm=False), 0.005), (network(100.0), 0.05), (network(0.001), 0.0005)],
+    ids=["no norms", "very large", "very small"],
+)
+def test_bounds(net: nn.Module, lr: float) -> None:
+    assert with_learning_rate(Training(lr=0), net).lr == lr
+
+
+def test_a_learning_rate_that_is_given_stays() -> None:
+    settings = Distilling(lr=0.3)
+    assert with_learning_rate(settings, network()) is settings
+
+
+def test_a_student_learns_at_the_rate_of_its_teacher() -> None:
+    teacher, student = network(1.5), network(0.5)
+    settings = Distilling(epochs=2, batch_size=8, lr=0, warmup_epochs=0)
+    own = with_learning_rate(settings, teacher)
+    left_open, given = (
+        tas.distill(copy.deepcopy(student), data(), each, teacher=teacher).model
+        for each in (settings, own)
+    )
+    for a, b in zip(left_open.parameters(), given.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert not torch.equal(filters(left_open), filters(student))
+
+
+def test_a_search_and_a_training_learn_too() -> None:
+    net = tas.models.build("resnet20", num_classes=2)
+    found = tas.search(net, data(), 0.5, Searching(epochs=2, batch_size=8, lr=0, warmup_epochs=0))
+    lr = with_learning_rate(Training(lr=0), net).lr
+    # of four steps of a cosine, over halves of one batch each, the first is the highest
+    assert found.history[0]["lr"] == pytest.approx(lr)
+    trained = copy.deepcopy(net)
+    tas.train(trained, data(), Training(epochs=1, batch_size=8, lr=0, warmup_epochs=0))
+    assert not torch.equal(filters(trained), filters(net))
