@@ -65,3 +65,12 @@ def test_a_disk_without_room(
         load_file(folder / "model.safetensors") for folder in (tmp_path / "whole", disk / "run")
     )
     assert all((whole[name] == gone_on[name]).all() for name in whole)
+
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    capsys.readouterr()
+    assert main([*train, f"--out={disk}/other"]) == 2
+    assert capsys.readouterr().err == (
+        f"tas: error: cannot write to run folder {disk}/other: Read-only file system; choose "
+        "another --out\n"
+    )
+    assert main(["evaluate", f"{disk}/run", f"--model={tmp_path}/net.py:net"]) == 0
