@@ -122,9 +122,16 @@ def stop_while_saving(process: BaseProcess, out: Path) -> None:
     while process.is_alive():
         if half_written(out):
             os.kill(process.pid, signal.SIGSTOP)
+            while process.is_alive() and state_of(process.pid) not in "Tt":
+                pass
             if half_written(out):
                 return
             os.kill(process.pid, signal.SIGCONT)  # it was quicker
+
+
+def state_of(pid: int) -> str:
+    """The letter of the state of a process; T when it is stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def half_written(out: Path) -> bool:

@@ -27,6 +27,7 @@ DATA = {
     "networks/model_card.txt",
     "report/script.js",
     "report/style.css",
+    "reproducing/paper.json",
 }
 """All that is no module and no template."""
 
