@@ -1,5 +1,6 @@
 """No file from outside runs code: as weights, as CIFAR batch, as checkpoint, as run folder."""
 
+import hashlib
 import json
 import os
 import pickle
@@ -64,9 +65,13 @@ def test_as_a_checkpoint(kind: str, marker: Path, tmp_path: Path) -> None:
         torch.save({"state": made}, run.folder / "checkpoint.pt", pickle_protocol=protocol)
         with pytest.raises(ValueError, match=r"checkpoint\.pt"):
             run.checkpoint()
-        (run.folder / "checkpoint.pt").write_bytes(content(kind, marker))
-        with pytest.raises(ValueError, match=r"checkpoint\.pt"):
-            run.checkpoint()
+        # whoever makes such a file can compute its checksum too
+        for made_file in ((run.folder / "checkpoint.pt").read_bytes(), content(kind, marker)):
+            body = made_file + b"\ntransformable checkpoint 1 sha256 "
+            seal = f"{hashlib.sha256(body).hexdigest()}\n".encode()
+            (run.folder / "checkpoint.pt").write_bytes(body + seal)
+            with pytest.raises(ValueError, match=r"checkpoint\.pt is damaged \("):
+                run.checkpoint()
     assert not marker.exists()
 
 

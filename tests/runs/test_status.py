@@ -102,6 +102,38 @@ def test_rate_and_time_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert seen["note"] == "epoch 1/2: loss 0.5"
 
 
+def test_a_clock_that_jumps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, jump = time.time, 0.0
+    monkeypatch.setattr(time, "time", lambda: real() + jump)
+    images = torch.rand(40, 1, 6, 6), torch.arange(40) % 2
+    saved: list[int] = []
+
+    class Jumping(Looker):
+        def advance(self, done: int) -> None:
+            nonlocal jump
+            jump = (-1e9, 1e9)[done % 2]
+            super().advance(done)
+
+    class Counting(Run):
+        def save_checkpoint(self, state: dict[str, Any]) -> None:
+            saved.append(state["state"]["step"])
+            super().save_checkpoint(state)
+
+    with Counting.open(tmp_path, {"command": "train"}) as run:
+        run.start()
+        looker = Jumping(tmp_path)
+        session = tas.Session(run=run, progress=ProgressFile(tmp_path, looker))
+        net = nn.Sequential(nn.Flatten(), nn.Linear(36, 2))
+        data = tas.data.from_tensors(images, images)
+        tas.train(net, data, tas.Training(epochs=2, batch_size=10), session)
+    # one after each epoch, and none because a clock says that much time has passed
+    assert saved == [3, 6]
+    for seen in looker.seen:
+        assert seen["state"] == "running"
+        assert seen["updated_seconds_ago"] >= 0
+        assert seen["seconds_left"] is None or 0 <= seen["seconds_left"] < 1000
+
+
 def test_it_changes_nothing_and_does_not_lock(tmp_path: Path) -> None:
     with Run.open(tmp_path, {"command": "train"}) as run:
         run.start()

@@ -4,7 +4,7 @@ The files that they name are made by ``tests/cli/test_bad_inputs.py``.
 """
 
 TRAINING = ("train", "search", "distill", "prune", "compare", "sweep")
-ALL = (*TRAINING, "evaluate", "cost", "latency", "export", "report")
+ALL = (*TRAINING, "reproduce", "status", "evaluate", "cost", "latency", "export", "report")
 
 Case = tuple[str, str]
 
@@ -26,6 +26,7 @@ CASES: list[Case] = [
     *_for(ALL, "--config typed.toml", "json must be true or false, not 'yes'"),
     *_for(ALL, "--config", "Missing value"),
     *_for(TRAINING, "stray", "unexpected argument 'stray'"),
+    *_for(("prune", "train"), "--json=", "'--json=' has an empty value"),
     # networks
     *_for(
         ("train", "search", "prune", "compare", "cost", "latency"), "--model resnet21", "resnet20"
@@ -71,9 +72,10 @@ CASES: list[Case] = [
     *_for(("train", "prune"), "--out nets.py", "cannot write to run folder nets.py"),
     *_for(("train", "prune"), "--out /proc/run", "cannot write to run folder /proc/run"),
     *_for(("train", "prune"), "--out .", "has files but no config.toml"),
-    *_for(("evaluate", "export", "report"), "nowhere", "nowhere"),
-    *_for(("evaluate", "export"), "broken", "broken"),
-    *_for(("evaluate", "export", "report"), "empty", "empty"),
+    *_for(("evaluate", "export", "report", "status"), "nowhere", "nowhere"),
+    *_for(("evaluate", "export", "status"), "broken", "broken"),
+    *_for(("evaluate", "export", "report", "status"), "empty", "empty"),
+    ("status", "no run to look at"),
     *_for(("evaluate", "export", "report"), "", "nothing to"),
     # weights and shapes
     *_for(("train", "search"), "--weights none.pt", "none.pt is not there"),

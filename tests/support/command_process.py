@@ -8,7 +8,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 
-def command(folder: str, out: str, arguments: list[str]) -> None:
+def command(folder: str, out: str, arguments: list[str], checkpoint_seconds: float) -> None:
     """What the shell would start."""
     import torch
 
@@ -17,16 +17,19 @@ def command(folder: str, out: str, arguments: list[str]) -> None:
     torch.set_num_threads(1)
     os.chdir(folder)
     with open(f"{out}.out", "a") as sys.stdout, open(f"{out}.err", "a") as sys.stderr:
-        status = main([*arguments, "--checkpoint-seconds=0.05", "--json", f"--out={out}"])
+        often = f"--checkpoint-seconds={checkpoint_seconds}"
+        status = main([*arguments, often, "--json", f"--out={out}"])
     sys.exit(status)
 
 
-def start(folder: Path, out: str, *arguments: str) -> BaseProcess:
+def start(folder: Path, out: str, *arguments: str, checkpoint_seconds: float = 0.05) -> BaseProcess:
     """A process that runs the command in this folder."""
     # The server imports torch once; each process forked from it starts at once.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["transformable.cli.search"])
-    process = context.Process(target=command, args=(str(folder), out, list(arguments)))
+    context.set_forkserver_preload(["transformable.cli.search", "transformable.cli.prune"])
+    process = context.Process(
+        target=command, args=(str(folder), out, list(arguments), checkpoint_seconds)
+    )
     process.start()
     return process
 

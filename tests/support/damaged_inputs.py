@@ -6,7 +6,7 @@ import math
 import pickle
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -60,6 +60,19 @@ _VALUES = st.recursive(
     max_leaves=6,
 )
 _TABLES = st.dictionaries(_NAMES | st.text(max_size=5), _VALUES.filter(bool), max_size=4)
+_GOOD = {
+    "epochs": st.integers(1, 500),
+    "batch_size": st.integers(1, 512),
+    "lr": st.floats(1e-4, 1.0),
+    "momentum": st.floats(0.0, 0.99),
+    "accumulate": st.integers(1, 8),
+}
+_GOOD_SECTION = st.fixed_dictionaries({}, optional=_GOOD)
+_GOOD_TABLES = [
+    st.fixed_dictionaries({}, optional={**_GOOD, "seed": st.integers(0, 9)}),
+    *[st.fixed_dictionaries({}, optional={"train": _GOOD_SECTION, "student": _GOOD_SECTION})] * 2,
+]
+"""Tables for each of OPTIONS that are right, though not all values are possible together."""
 _JSON_TEXT = st.text(max_size=30) | _VALUES.map(json.dumps)
 OPTIONS = [Train, Prune, Sweep]
 
@@ -88,9 +101,22 @@ def check_config(case: tuple[int, dict[str, Any] | bytes]) -> bool:
         path.write_bytes(given if isinstance(given, bytes) else _toml(given).encode())
         options = accepted(lambda: read_config(path, base))
         if options is not None:
+            assert isinstance(given, bytes) or _holds(plain_values(options), given)
             path.write_text(to_toml(plain_values(options)), encoding="utf-8")
             assert read_config(path, base) == options
     return options is not None
+
+
+def _holds(values: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
+    """Whether all numbers that were given, at the top or in a section, have arrived; budgets are
+    kept as text."""
+    for name, value in given.items():
+        if isinstance(value, dict):
+            if not _holds(values[name], value):
+                return False
+        elif isinstance(value, int | float) and values[name] not in (value, str(value)):
+            return False
+    return True
 
 
 def check_shape(text: str) -> bool:
@@ -210,12 +236,24 @@ _RIGHT = {
     "x_test": ("u1", (6, 3, 8, 8)), "y_test": ("i8", (6,)),
 }  # fmt: skip
 _ARRAYS = st.dictionaries(st.sampled_from(_KEYS), st.tuples(_DTYPES, _SIZES), max_size=2)
+_OTHER_TYPES = st.fixed_dictionaries(
+    {},
+    optional={
+        name: st.tuples(st.sampled_from(kinds), st.just(_RIGHT[name][1]))
+        for name, kinds in (("y_train", ["u1", "i4", ">i2"]), ("y_test", ["i8", "i4", "u1"]))
+    },
+)
+"""Of labels, all of which are right."""
 _DIGITS = st.from_regex(r"[0-9]{1,4}(\.[0-9]{1,3})?", fullmatch=True)
 
 PARSERS: dict[str, tuple[Callable[[Any], bool], st.SearchStrategy[Any]]] = {
     "config": (
         check_config,
-        st.tuples(st.integers(0, len(OPTIONS) - 1), _TABLES | st.binary(max_size=40)),
+        st.integers(0, len(OPTIONS) - 1).flatmap(
+            lambda number: st.tuples(
+                st.just(number), _GOOD_TABLES[number] | _TABLES | st.binary(max_size=40)
+            )
+        ),
     ),
     "shape": (
         check_shape,
@@ -233,8 +271,8 @@ PARSERS: dict[str, tuple[Callable[[Any], bool], st.SearchStrategy[Any]]] = {
     "npz": (
         check_npz,
         st.tuples(
-            _ARRAYS.map(lambda own: _RIGHT | own),
-            _DAMAGES,
+            (_ARRAYS | _OTHER_TYPES).map(lambda own: _RIGHT | own),
+            st.just([]) | _DAMAGES,
             st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]),
         ),
     ),

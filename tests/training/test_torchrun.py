@@ -1,7 +1,9 @@
 """Two processes that torchrun has started do what one does."""
 
+import csv
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -26,27 +28,31 @@ def net(num_classes, in_channels):
 """
 
 SEARCH = """
+import copy
+import json
 import sys
 from pathlib import Path
 import torch
 from lightning_fabric import Fabric
 from torch import nn
-from transformable import Searching, Space
+from transformable import Distilling, Searching, Space, Training, prune
+from transformable.data import from_tensors
 from transformable.costing.budget import Budget
 from transformable.searching import search_step
 from transformable.searching.search import make_supernet
 from transformable.searching.search_step import SearchStep
+from transformable.training.processes import average_statistics
 
 
-def searched(fabric, tampered=False):
+def searched(fabric, norm=nn.Identity, batch=8, tampered=False):
     torch.manual_seed(0)
     net = nn.Sequential(
-        nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(),
+        nn.Conv2d(3, 8, 3), norm(8), nn.ReLU(), nn.Conv2d(8, 8, 3), norm(8), nn.ReLU(),
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 3),
     ).double()
     space = Space.trace(net.float(), (3, 8, 8))
     net.double()
-    settings = Searching(epochs=2, batch_size=8)
+    settings = Searching(epochs=2, batch_size=batch)
     supernet = make_supernet(net, space, settings, 0).double()
     step = SearchStep(supernet, Budget.of(0.5, space), settings, 10, fabric)
     own, drawn = slice(fabric.global_rank, None, fabric.world_size), []
@@ -61,11 +67,13 @@ def searched(fabric, tampered=False):
         search_step.generator = lambda purpose, seed, *key: seeds(purpose, seed + 1, *key)
     for number in range(20):
         random = torch.Generator().manual_seed(number)
-        x = torch.randn(2, 8, 3, 8, 8, generator=random, dtype=torch.float64)
-        y = torch.randint(3, (2, 8), generator=random)
+        x = torch.randn(2, batch, 3, 8, 8, generator=random, dtype=torch.float64)
+        y = torch.randint(3, (2, batch), generator=random)
         step(number, 0, (x[0, own], y[0, own]), (x[1, own], y[1, own]))
         step.drawn.after_step(number + 1)
-    return supernet.state_dict(), drawn
+    own = copy.deepcopy(supernet.state_dict())
+    average_statistics(fabric, supernet)
+    return supernet.state_dict(), drawn, own
 
 
 if __name__ == "__main__":
@@ -73,10 +81,23 @@ if __name__ == "__main__":
     fabric.launch()
     out = Path(sys.argv[1])
     torch.save(searched(fabric), out / f"two{fabric.global_rank}.pt")
+    torch.save(searched(fabric, nn.BatchNorm2d, 128), out / f"norm{fabric.global_rank}.pt")
     try:
         searched(fabric, tampered=True)
     except ValueError as error:
         (out / f"caught{fabric.global_rank}").write_text(str(error))
+    # the whole job, and again: then all of it is found
+    images = torch.linspace(0, 1, 40 * 36).reshape(40, 1, 6, 6), torch.arange(40) % 2
+    short = {"epochs": 1, "batch_size": 10}
+    settings = {"training": Training(**short), "distilling": Distilling(**short)}
+    torch.manual_seed(fabric.global_rank)
+    net = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(128, 2))
+    net.load_state_dict(fabric.broadcast(net.state_dict()))
+    data = from_tensors(images, images)
+    for time in range(2):
+        job = prune(net, data, method="uniform", out=out / "job", fabric=fabric, **settings)
+        found = job.model.state_dict(), json.dumps(job.summary)
+        torch.save(found, out / f"job{fabric.global_rank}{time}.pt")
 """
 
 
@@ -125,7 +146,7 @@ def test_all_processes_are_used_and_a_finished_run_ends_at_once(
     torch.testing.assert_close(*weights, rtol=1e-4, atol=1e-6)
 
 
-def test_a_search_in_two_processes_is_one_with_twice_the_batch(
+def test_what_two_processes_compute_is_what_one_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "searched_twice.py").write_text(SEARCH)
@@ -140,19 +161,41 @@ def test_a_search_in_two_processes_is_one_with_twice_the_batch(
     from lightning_fabric import Fabric
     from searched_twice import searched  # type: ignore[import-not-found]
 
-    state, drawn = searched(Fabric(accelerator="cpu", devices=1))
+    state, drawn, _ = searched(Fabric(accelerator="cpu", devices=1))
     assert len(drawn) == 40
     for rank in range(2):
-        theirs, sizes = torch.load(tmp_path / f"two{rank}.pt", weights_only=True)
+        theirs, sizes, _ = torch.load(tmp_path / f"two{rank}.pt", weights_only=True)
         assert sizes == drawn
         torch.testing.assert_close(theirs, state, rtol=0, atol=1e-10)
         caught = (tmp_path / f"caught{rank}").read_text()
         assert "the sizes drawn in steps 1 to 10 of process 1 differ" in caught
+    # a batch norm sees one half of the batch in each process: they agree as samples do
+    alone, drawn, _ = searched(Fabric(accelerator="cpu", devices=1), torch.nn.BatchNorm2d, 128)
+    (first, sizes, own), (second, _, others) = (
+        torch.load(tmp_path / f"norm{rank}.pt", weights_only=True) for rank in range(2)
+    )
+    assert sizes == drawn
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
+    statistics = [name for name in alone if "running" in name]
+    assert len(statistics) == 4
+    for name in statistics:
+        assert not torch.equal(own[name], others[name])
+        torch.testing.assert_close(first[name], (own[name] + others[name]) / 2)
+        spread = alone[name.replace("mean", "var")].sqrt() if "mean" in name else alone[name]
+        assert ((first[name] - alone[name]).abs() < 0.1 * spread).all(), name
+    # both have what is in the one folder
+    jobs = [
+        torch.load(tmp_path / f"job{rank}{time}.pt", weights_only=True)
+        for rank in range(2)
+        for time in range(2)
+    ]
+    summary = json.loads((tmp_path / "job" / "result.json").read_text())
+    for weights, said in jobs:
+        assert json.loads(said) == summary
+        torch.testing.assert_close(weights, jobs[0][0], rtol=0, atol=0)
 
 
-def test_a_killed_process_ends_all_with_one_message_and_a_restart_goes_on(
-    tmp_path: Path, arguments: list[str]
-) -> None:
+def test_a_killed_process_ends_all_with_one_message(tmp_path: Path, arguments: list[str]) -> None:
     out = tmp_path / "killed"
     long = [*arguments, "--epochs=3000", "--checkpoint-seconds=0.1", f"--out={out}"]
     process = subprocess.Popen(
@@ -173,17 +216,69 @@ def test_a_killed_process_ends_all_with_one_message_and_a_restart_goes_on(
     saved = torch.load(out / "checkpoint.pt", weights_only=True)["state"]["step"]
     assert saved >= 7
 
-    again = [*arguments, "--epochs=3000", "--checkpoint-seconds=0.1", f"--out={out}"]
-    alone = subprocess.Popen(
-        [sys.executable, "-m", "transformable", *again],
-        env=ONE_THREAD,
-        stderr=subprocess.PIPE,
+
+# rank 1 kills itself in the first life of the job; rank 0 asks for a stop in the second, or without
+# torchrun in the only one
+ENDS = """
+import os, signal
+
+def step(first=[0]):
+    first[0] += 1
+    life, rank = os.environ.get("TORCHELASTIC_RESTART_COUNT", "1"), os.environ.get("RANK", "0")
+    if life == "0" and rank == "1" and first[0] == int(os.environ["KILL_AT"]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if life == "1" and rank == "0" and first[0] == int(os.environ.get("STOP_AT", "0")):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+class Ending(nn.ReLU):
+    def forward(self, x):
+        if self.training:
+            step()
+        return super().forward(x)
+"""
+
+
+def test_from_two_processes_to_one_to_two(
+    tmp_path: Path,
+    arguments: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = [*arguments, "--epochs=6"]
+    assert main([*arguments, f"--out={tmp_path}/one"]) == 0
+    net = NET.replace("nn.ReLU()", "Ending()")
+    (tmp_path / "net.py").write_text(net.replace("nn\n", f"nn\n{ENDS}", 1))
+    out = [*arguments, "--checkpoint-seconds=0", f"--out={tmp_path}/moved"]
+    ended = subprocess.run(
+        torchrun("-m", "transformable", *out, options=("--max-restarts=1",)),
+        env={**ONE_THREAD, "KILL_AT": "25", "STOP_AT": "8"},
+        capture_output=True,
+        text=True,
+        timeout=200,
     )
-    while alone.poll() is None and time.monotonic() < until + 60:
-        time.sleep(0.1)
-        if torch.load(out / "checkpoint.pt", weights_only=True)["state"]["step"] > saved:
-            alone.terminate()
-            break
-    alone.communicate(timeout=60)
-    assert alone.returncode == 130
-    assert torch.load(out / "checkpoint.pt", weights_only=True)["state"]["step"] > saved
+    # killed after step 20 was saved, started again by torchrun, stopped where all agree to
+    assert "tas: interrupted, stopped after step 30;" in ended.stderr
+    monkeypatch.setenv("STOP_AT", "8")
+    capsys.readouterr()
+    assert main(out) == 130
+    stopped = re.search(r"stopped after step (\d+);", capsys.readouterr().err)
+    assert stopped is not None
+    assert 30 < int(stopped[1]) < 40
+    monkeypatch.delenv("STOP_AT")
+    done = subprocess.run(
+        [sys.executable, "-m", "transformable", *out, "--devices=2"],
+        env=ONE_THREAD,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    one, moved = (
+        list(csv.DictReader((tmp_path / name / "metrics.csv").read_text().splitlines()))
+        for name in ("one", "moved")
+    )
+    assert len(one) == 6
+    for name in ("step", "train_accuracy", "validation_accuracy"):
+        assert [row[name] for row in moved] == [row[name] for row in one]
+    weights = [load_file(tmp_path / name / "model.safetensors") for name in ("one", "moved")]
+    torch.testing.assert_close(*weights, rtol=1e-4, atol=1e-6)

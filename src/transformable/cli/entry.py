@@ -17,7 +17,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from ..launch import is_first_process, torchrun_processes
-from .streams import keep_streams
+from .streams import keep_streams, show_warnings_in_one_line
 
 if TYPE_CHECKING:
     from .outcome import Outcome
@@ -55,6 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if argv is None:
         keep_streams()
+        show_warnings_in_one_line()
     # until a command has something to save, SIGTERM does the same as Ctrl-C
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:

@@ -34,6 +34,7 @@ from ..runs.run_folder import Run, check_version, other_inputs
 from ..searching.derive import is_possible
 from ..training.checks import check_outputs
 from ..training.devices import make_fabric
+from ..training.joining import join_processes
 from ..training.processes import end_with_parent, explained_loss, wait_before_killing
 from ..training.session import Session
 from .allocator import keep_memory
@@ -126,7 +127,8 @@ def make_session(options: RunOptions) -> Session:
         raise ValueError("a dry run tries one device: leave out --devices and torchrun")
     fabric = make_fabric(options.device, devices=devices, nodes=nodes, precision=options.precision)
     if is_under_torchrun():
-        fabric.launch()
+        end_with_parent()
+        join_processes(fabric)
     return Session(seed=options.seed, fabric=fabric, checkpoint_seconds=options.checkpoint_seconds)
 
 

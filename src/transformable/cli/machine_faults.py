@@ -1,5 +1,7 @@
 """Faults of the machine that libraries report in many words, in one line."""
 
+import errno
+
 __all__ = ["describe_fault"]
 
 GO_ON = "the last checkpoint is whole: run the same command again to go on"
@@ -11,10 +13,17 @@ def describe_fault(error: BaseException) -> str | None:
 
     >>> describe_fault(MemoryError())[:13]
     'out of memory'
+    >>> describe_fault(OSError(28, "No space left on device", "run/seconds.json"))[:54]
+    'cannot write run/seconds.json: No space left on device'
     >>> describe_fault(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
     """
     if isinstance(error, ValueError):  # in words for users already
         return None
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            f"cannot write {error.filename}: {error.strerror}; what was saved before is whole: "
+            "when there is room, run the same command again to go on"
+        )
     text = str(error)
     if isinstance(error, MemoryError) or any(word in text.lower() for word in ALLOCATORS):
         return (

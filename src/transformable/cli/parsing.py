@@ -40,7 +40,7 @@ def parse(name: str, kind: Any, arguments: list[str]) -> Any:
     except SystemExit as stop:
         if stop.code in (0, None):
             return None
-        raise ValueError(_one_line(message.getvalue(), kind)) from None
+        raise ValueError(_one_line(message.getvalue(), kind, arguments)) from None
     return _expanded(options, base)
 
 
@@ -89,7 +89,7 @@ def _given(arguments: list[str], name: str) -> str | None:
     return found
 
 
-def _one_line(box: str, kind: Any) -> str:
+def _one_line(box: str, kind: Any, arguments: list[str]) -> str:
     """The error message that tyro prints in a box of several lines, as one line."""
     lines = [line.strip("│ ") for line in box.splitlines()]
     # the title is in the border, or, where there is only ASCII, underlined
@@ -103,6 +103,9 @@ def _one_line(box: str, kind: Any) -> str:
         known = sorted((n for n in option_names(kind) if n != "run"), key=general.__contains__)
         hint = nearest(token.partition("=")[0].lstrip("-"), known)
         return f"unknown option {token!r}; " + hint.replace(" '", " '--")
+    if text.rstrip() == "Unrecognized options:":  # what is behind the = of a switch: nothing
+        switch = next((token for token in arguments if token.endswith("=")), "an argument")
+        return f"{switch!r} has an empty value; leave out the =, or the option"
     whole = (
         r"Error parsing (--\S+): (?:invalid literal for int\(\).*: |no type .*\|INT .*?\[)('.*?')"
     )

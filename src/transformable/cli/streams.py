@@ -1,14 +1,19 @@
-"""Standard input and output that never stop the work: closed from the start, or by their reader."""
+"""Standard input and output that never stop the work: closed from the start, or by their reader;
+warnings in one line."""
 
 import io
 import os
 import sys
+import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["keep_streams"]
+__all__ = ["keep_streams", "show_warnings_in_one_line"]
+
+PACKAGE = str(Path(__file__).parents[1])
 
 
 def keep_streams() -> None:
@@ -23,6 +28,26 @@ def keep_streams() -> None:
     if sys.stdin is None:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.stdout, sys.stderr = _patient(sys.stdout, 1), _patient(sys.stderr, 2)
+
+
+def show_warnings_in_one_line() -> None:
+    """Show what this package warns of as a line for users; what others warn of stays as it is."""
+    usual = warnings.showwarning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if filename.startswith(PACKAGE):
+            print(f"tas: warning: {message}", file=file or sys.stderr)
+        else:
+            usual(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = show
 
 
 def _patient(stream: TextIO | None, number: int) -> io.TextIOWrapper:

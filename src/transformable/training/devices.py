@@ -1,5 +1,6 @@
 """The devices, and the values that processes exchange."""
 
+import inspect
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +10,7 @@ from lightning_fabric import Fabric
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.strategies.ddp import DDPStrategy
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from ..launch import is_under_torchrun
 from ..settings import Precision
@@ -20,6 +22,10 @@ __all__ = [
     "mean_over_processes",
     "sum_over_processes",
 ]
+
+_NEW_NAME = "forward_sync_buffers" in inspect.signature(DistributedDataParallel).parameters
+# torch warns of the old name
+_OWN_BUFFERS: Any = {"forward_sync_buffers" if _NEW_NAME else "broadcast_buffers": False}
 
 # it logs every process that it starts
 logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
@@ -56,7 +62,7 @@ def make_fabric(
         devices=chosen,
         num_nodes=nodes,
         # each process keeps the batch statistics of its own images; processes.py averages them
-        strategy=DDPStrategy(broadcast_buffers=False) if devices > 1 else "auto",
+        strategy=DDPStrategy(**_OWN_BUFFERS) if devices > 1 else "auto",
         precision=precision,
         # of all that starts processes, torchrun alone is asked
         plugins=None if is_under_torchrun() else LightningEnvironment(),

@@ -1,18 +1,14 @@
-"""``tas search`` killed in the middle, first of its training and then of its search, goes on."""
+"""What ``tas search`` writes down."""
 
 import csv
 import json
-import random
-import signal
-import time
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from support.command_process import start, wait_for
+from support.command_process import start
 
 NET = """
 from torch import nn
@@ -67,31 +63,6 @@ def whole(folder: Path) -> Path:
 def rows(path: Path) -> list[dict[str, str]]:
     table = list(csv.DictReader(path.read_text().splitlines()))
     return [{k: v for k, v in row.items() if k != "seconds"} for row in table]
-
-
-def test_killed_at_any_moment_ends_in_the_same_bits(folder: Path, whole: Path) -> None:
-    dice = random.Random(0)
-    for _ in range(4):
-        process = search(folder, "killed")
-        wait_for(folder / "killed" / "pretrained" / "checkpoint.pt", process)
-        time.sleep(dice.uniform(0, 0.4))
-        process.kill()
-        process.join()
-        assert process.exitcode == -signal.SIGKILL, "it was finished before it was killed"
-    process = search(folder, "killed")
-    process.join()
-    assert process.exitcode == 0
-    run = folder / "killed"
-    mine, other = (torch.load(path / "checkpoint.pt") for path in (run, whole))
-    assert mine["net"].keys() == other["net"].keys()
-    assert {"alpha", "beta"} <= mine["net"].keys()
-    for name, value in mine["net"].items():
-        assert torch.equal(value, other["net"][name]), name
-    results = [json.loads((path / "result.json").read_text()) for path in (run, whole)]
-    assert results[0]["shape"] == results[1]["shape"]
-    for name in ("steps.csv", "distributions.jsonl", "shape.json"):
-        assert (run / name).read_text() == (whole / name).read_text()
-    assert rows(run / "metrics.csv") == rows(whole / "metrics.csv")
 
 
 def test_what_a_search_writes_down(whole: Path) -> None:

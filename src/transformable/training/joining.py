@@ -1,0 +1,65 @@
+"""Processes that torchrun has started find each other, also when it has started them again.
+
+All lives of a job share one store, that of torchrun, and what is left there of an earlier life
+would send a process to addresses where nobody is. So the processes of a life agree on a word first,
+and everything else is kept under it. torchrun's own count of restarts will not do: each machine has
+its own.
+"""
+
+import atexit
+import os
+import secrets
+import time
+
+import torch.distributed
+from lightning_fabric import Fabric
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
+
+__all__ = ["agree_on_word", "join_processes"]
+
+POLL_SECONDS = 0.02
+
+
+def join_processes(fabric: Fabric) -> None:
+    """Join the processes that torchrun has started, and launch the fabric, which finds them so."""
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if world > 1 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        shared = TCPStore(address, port, world, is_master=False)
+        word = agree_on_word(shared, rank, world)
+        fabric.accelerator.setup_device(fabric.device)
+        backend = "nccl" if fabric.device.type == "cuda" else "gloo"
+        own = PrefixStore(word, shared)
+        torch.distributed.init_process_group(backend, store=own, rank=rank, world_size=world)
+        if backend == "nccl":  # it complains otherwise
+            atexit.register(torch.distributed.destroy_process_group)
+    fabric.launch()
+
+
+def agree_on_word(store: Store, rank: int, world: int, seconds: float = 600.0) -> str:
+    """A new word that all living processes have in common, whatever others have left in the store.
+
+    Each says a word of its own. The first answers all words, those of the dead too, with the common
+    one, until all others have said that they have it.
+    """
+    own = secrets.token_hex(8)
+    if rank:
+        store.set(f"word of {rank}", own)
+        store.wait([f"answer to {own}"])
+        common = store.get(f"answer to {own}").decode()
+        store.set(f"{common} is known to {rank}", "")
+        return common
+    missing, end = set(range(1, world)), time.monotonic() + seconds
+    while missing:
+        for other in sorted(missing):
+            if store.check([f"word of {other}"]):
+                store.set(f"answer to {store.get(f'word of {other}').decode()}", own)
+            if store.check([f"{own} is known to {other}"]):
+                missing.remove(other)
+        if time.monotonic() > end:
+            raise ValueError(
+                f"process {', '.join(map(str, missing))} of this job did not start; see what it "
+                "says, and run the same command again"
+            )
+        time.sleep(POLL_SECONDS)
+    return own
