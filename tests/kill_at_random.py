@@ -18,29 +18,11 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from support.command_process import start
+from support.dropout_network import write_files
 
-# dropout and batch norm make the bits depend on all that has to be restored
-NET = """
-from torch import nn
-
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv, self.bn, self.drop = nn.Conv2d(8, 8, 3, 1, 1), nn.BatchNorm2d(8), nn.Dropout(0.1)
-
-    def forward(self, x):
-        return (self.drop(self.bn(self.conv(x))) + x).relu()
-
-def net(num_classes, in_channels):
-    return nn.Sequential(
-        nn.Conv2d(in_channels, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Sequential(Block(), Block()),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, num_classes),
-    )
-"""
 BUDGET = ["--budget=0.5", "--tolerance=0.2"]
 COMMANDS = {
     "train": ["--epochs=5"],
@@ -68,10 +50,7 @@ class Tally:
 
 
 def prepare(folder: Path) -> None:
-    images = np.random.default_rng(0).integers(0, 256, (96, 8, 8), dtype=np.uint8)
-    labels = np.arange(96) % 3
-    np.savez(folder / "tiny.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
-    (folder / "net.py").write_text(NET)
+    write_files(folder, images=96)
 
 
 def arguments(command: str) -> list[str]:

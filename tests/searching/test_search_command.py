@@ -9,24 +9,8 @@ import numpy as np
 import pytest
 
 from support.command_process import start
+from support.dropout_network import write_files
 
-NET = """
-from torch import nn
-
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv, self.bn, self.drop = nn.Conv2d(8, 8, 3, 1, 1), nn.BatchNorm2d(8), nn.Dropout(0.1)
-
-    def forward(self, x):
-        return (self.drop(self.bn(self.conv(x))) + x).relu()
-
-def net(num_classes, in_channels):
-    return nn.Sequential(
-        nn.Conv2d(in_channels, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Sequential(Block(), Block()),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, num_classes),
-    )
-"""
 OPTIONS = [
     "--model=net.py:net",
     "--data=npz:tiny.npz",
@@ -41,10 +25,7 @@ OPTIONS = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("killed")
-    images = np.random.default_rng(0).integers(0, 256, (120, 8, 8), dtype=np.uint8)
-    labels = np.arange(120) % 3
-    np.savez(path / "tiny.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
-    (path / "net.py").write_text(NET)
+    write_files(path, images=120)
     return path
 
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from support.command_process import start as start_command
 from support.command_process import wait_for
+from support.dropout_network import write_files
 
 # A step takes 20 ms and a run a second, so that a blow within 0.25 s hits it. Dropout and
 # batch norm make the bits depend on all that has to be restored.
@@ -38,10 +38,7 @@ def net(num_classes, in_channels):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("killed")
-    images = np.random.default_rng(0).integers(0, 256, (96, 8, 8), dtype=np.uint8)
-    labels = np.arange(96) % 3
-    np.savez(path / "tiny.npz", x_train=images, y_train=labels, x_test=images, y_test=labels)
-    (path / "net.py").write_text(NET)
+    write_files(path, images=96, net=NET)
     return path
 
 
