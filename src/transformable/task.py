@@ -182,8 +182,10 @@ def kd_loss(
     """
     if kd == "logits":
         own, given = (z - z.mean(1, keepdim=True) for z in (logits, targets))
-        missed = (own - given).square().mean() / given.square().mean().clamp(min=1e-12)
-        return (1 - weight) * of_labels + weight * STAKE * math.log(logits.shape[1]) * missed
+        stake = STAKE * math.log(logits.shape[1])
+        # a teacher that says little has small logits, and no share of them may count that much
+        missed = (own - given).square().mean() / given.square().mean().clamp(min=stake)
+        return (1 - weight) * of_labels + weight * stake * missed
     soft, hard = logits / temperature, targets / temperature
     if kd == "paper":
         return weight * of_labels + (1 - weight) * F.cross_entropy(soft, hard.softmax(1))

@@ -56,20 +56,27 @@ def test_the_loss_is_the_formula_term_by_term(kd: Kd) -> None:
 
 
 def test_the_distance_of_logits_is_the_share_of_the_teachers_squares() -> None:
-    ours, theirs = [[1.0, -2.0, 0.5], [0.1, 0.2, 3.0]], [[2.0, 0.0, -1.0], [1.0, 1.5, -0.5]]
+    ours, theirs = [[4.0, -8.0, 2.0], [0.4, 0.8, 12.0]], [[8.0, 0.0, -4.0], [4.0, 6.0, -2.0]]
     away = squares = 0.0
     for z, target in zip(ours, theirs, strict=True):
         for own, given in zip(z, target, strict=True):
             centred = own - sum(z) / 3, given - sum(target) / 3
-            away += (centred[0] - centred[1]) ** 2
-            squares += centred[1] ** 2
+            away += (centred[0] - centred[1]) ** 2 / 6
+            squares += centred[1] ** 2 / 6
     logits, answers = (torch.tensor(rows, dtype=torch.float64) for rows in (ours, theirs))
     of_labels = torch.tensor(0.25, dtype=torch.float64)
-    loss = kd_loss(of_labels, logits, answers, kd="logits", weight=0.7)
-    assert float(loss) == pytest.approx(0.3 * 0.25 + 0.7 * 4 * math.log(3) * away / squares)
+
+    def loss(factor: float, shift: float = 0.0) -> float:
+        given = factor * logits + shift, factor * answers - shift
+        return float(kd_loss(of_labels, *given, kd="logits", weight=0.7))
+
+    stake = 4 * math.log(3)
+    assert squares > stake
+    assert loss(1) == pytest.approx(0.3 * 0.25 + 0.7 * stake * away / squares)
     # neither a constant nor the scale of both counts
-    same = kd_loss(of_labels, 5 * logits + 2, 5 * answers - 1, kd="logits", weight=0.7)
-    assert float(same) == pytest.approx(float(loss))
+    assert loss(5, shift=2) == pytest.approx(loss(1))
+    # logits that say next to nothing are no large matter: then it is the squared distance itself
+    assert loss(0.01) == pytest.approx(0.3 * 0.25 + 0.7 * 0.01**2 * away)
 
 
 def test_a_student_learns_what_its_teacher_says_rather_than_the_labels(dataset: Dataset) -> None:

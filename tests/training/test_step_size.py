@@ -51,6 +51,14 @@ def test_filters_of_twice_the_size_get_steps_four_times_as_large() -> None:
     assert twice == pytest.approx(4 * once)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_the_memory_format_does_not_count(seed: int) -> None:
+    torch.manual_seed(seed)
+    net = nn.Sequential(nn.Conv2d(8, 24, 3), nn.BatchNorm2d(24))
+    other = copy.deepcopy(net).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    assert filter_size(other) == filter_size(net)
+
+
 @pytest.mark.parametrize(
     ("net", "lr"),
     [(network(norm=False), 0.005), (network(100.0), 0.05), (network(0.001), 0.0005)],

@@ -46,4 +46,6 @@ def filter_size(network: nn.Module) -> float | None:
     weights = [module.weight for module in modules if isinstance(module, CONVOLUTIONS)]
     if not weights or not any(isinstance(module, _BatchNorm) for module in modules):
         return None
-    return statistics.median(float(w.detach().square().mean()) * w[0].numel() / 2 for w in weights)
+    # in one memory format, so that a network that was read from a file has the same to the last bit
+    weights = [weight.detach().contiguous() for weight in weights]
+    return statistics.median(float(w.square().mean()) * w[0].numel() / 2 for w in weights)
