@@ -152,8 +152,8 @@ class Training:
     """Parts in which a step's batch goes through the network, one after the other, to save memory;
     batch norms see the parts."""
     lr: Annotated[float, at_least(0)] = 0.1
-    """Highest learning rate, reached at the end of the warm-up (0: one for a network that is
-    trained already, by the size of its filters)."""
+    """Highest learning rate, reached at the end of the warm-up (0: chosen here, by the size of the
+    filters of the trained network that is continued from)."""
     momentum: Annotated[float, FRACTION] = 0.9
     """Momentum of SGD."""
     nesterov: bool = True
@@ -265,9 +265,9 @@ class Distilling(Training):
     """What the small network takes over: none, the unpruned network's channels to start from
     (init), its answers as targets (kd), or both (init+kd)."""
     kd: Kd = "soft"
-    """Distillation: soft is (1 - w) CE + w T² KL; logits has the squared distance of the logits in
-    the place of T² KL, which is best in few epochs from a trained network; paper is the paper's
-    equation, w CE + (1 - w) CE with the teacher."""
+    """Distillation: soft is (1 - w) CE + w T² KL; logits has the squared distance of the logits, as
+    a share of the teacher's squares, in the place of T² KL (no T): best in few epochs from a
+    trained network; paper is the paper's equation, w CE + (1 - w) CE with the teacher."""
     kd_lambda: Annotated[float, UP_TO_ONE] = 0.9
     """The weight w."""
     temperature: Annotated[float, above(0)] = 4.0

@@ -6,10 +6,12 @@ import pytest
 
 from support.method_inputs import images, network
 from transformable.costing.budget import BandError, Budget
-from transformable.methods import load_method
+from transformable.methods import MethodResult, load_method
 from transformable.networks.blueprint import Blueprint
 from transformable.pruning.job import PruningJob
+from transformable.pruning.steps import train_student
 from transformable.settings import Distilling, Searching, Training
+from transformable.training.session import Session
 
 
 @pytest.fixture
@@ -72,6 +74,20 @@ def test_the_small_network_is_trained_with_what_is_left(job: PruningJob) -> None
     assert [job.student_epochs(spent) for spent in (0, 5, 5.4, 5.6, 50)] == [35, 30, 30, 29, 1]
     # a network that is inherited goes on in the middle of an epoch, so that the sum is exact
     assert [job.student_epochs(spent, spent) for spent in (5, 5.4, 5.6)] == [30, 30, 30]
+
+
+@pytest.mark.parametrize(("passes", "trained"), [(None, 2.0), (6.0, 2.6), (4.0, 0.6), (2.0, 0.6)])
+def test_what_was_spent_without_learning(
+    job: PruningJob, passes: float | None, trained: float
+) -> None:
+    """It takes epochs from the small network only where all passes are limited."""
+    distilling = Distilling(epochs=2, batch_size=8, transfer="init")
+    found = MethodResult(
+        shape=job.space.full, model=job.model, cost=0, passes=3.4, epochs_before=1.0
+    )
+    job = replace(job, distilling=distilling, passes=passes)
+    _, scores = train_student(job, found, Session())
+    assert scores["passes"] == {"search": 3.4, "student": pytest.approx(trained)}
 
 
 def test_networks_are_timed_in_batches_that_fit(job: PruningJob) -> None:

@@ -1,6 +1,7 @@
 """The learning rate for a network that is trained already."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import nn
 
 import transformable as tas
 from transformable.data import Dataset, from_tensors
-from transformable.settings import Distilling, Searching, Training
+from transformable.settings import Distilling, Searching, Training, Transfer
 from transformable.training.step_size import filter_size, with_learning_rate
 
 
@@ -84,6 +85,17 @@ def test_a_student_learns_at_the_rate_of_its_teacher() -> None:
     for a, b in zip(left_open.parameters(), given.parameters(), strict=True):
         assert torch.equal(a, b)
     assert not torch.equal(filters(left_open), filters(student))
+
+
+@pytest.mark.parametrize("transfer", ["none", "kd"])
+def test_a_student_that_starts_fresh_takes_large_steps(transfer: Transfer) -> None:
+    settings = Distilling(epochs=2, batch_size=8, lr=0, warmup_epochs=0, transfer=transfer)
+    left_open, given = (
+        tas.distill(network(), data(), each, teacher=network(0.5)).model
+        for each in (settings, replace(settings, lr=0.1))
+    )
+    assert torch.equal(filters(left_open), filters(given))
+    assert not torch.equal(filters(left_open), filters(network()))
 
 
 def test_a_search_and_a_training_learn_too() -> None:

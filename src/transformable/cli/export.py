@@ -38,9 +38,9 @@ def export(options: Export, command: str) -> Outcome:
     path, out = place / "shape.json", Path(options.out) if options.out else folder / "export"
     shape = Shape.read(path) if path.is_file() else None
     images = comparison_images(dataset)
-    result = export_network(model, out, images, blueprint=blueprint, shape=shape)
     if not (folder / "result.json").is_file():
         raise ValueError(f"run {folder} is not finished; run its command again to go on")
+    result = export_network(model, out, images, blueprint=blueprint, shape=shape)
     params = sum(parameter.numel() for parameter in model.parameters())
     summary = {"params": params, "macs": None, **source, **read_json(folder / "result.json")}
     write_whole(out / "README.md", model_card(summary, dataset.info, blueprint, result))

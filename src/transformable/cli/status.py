@@ -83,9 +83,11 @@ def _numbers(row: Mapping[str, Any]) -> str:
     """
     >>> _numbers({"file": "student/metrics.csv", "epoch": 3.0, "train_loss": 0.125, "lr": None})
     'student/metrics.csv: epoch 3, train loss 0.125'
+    >>> _numbers({"epoch": 1234.0, "train_loss": float("nan")})
+    'epoch 1,234, train loss nan'
     """
     parts = [
-        f"{name.replace('_', ' ')} {f'{int(value):,}' if value == int(value) else f'{value:.4g}'}"
+        f"{name.replace('_', ' ')} {f'{value:,.0f}' if value % 1 == 0 else f'{value:.4g}'}"
         for name, value in row.items()
         if name != "file" and value is not None
     ]

@@ -41,8 +41,7 @@ class MethodResult:
     network they went through; one that is forward only counts a third. The answers of the unpruned
     network in distillation are not counted: they are the same for all."""
     epochs_before: float = 0.0
-    """Epochs of the network's training that the method has done already, or has spent in another
-    way."""
+    """Epochs of the network's training that the method has done already."""
     after_epoch: Callable[[nn.Module], None] | None = None
     """To be called after each epoch of the network's training."""
     restore_budget: Callable[[nn.Module, Budget], int] | None = None

@@ -41,7 +41,7 @@ def both(model: nn.Module, space: Space, budget: Budget, context: Context) -> Me
         cost=found.derived.cost,
         notes={"derived_by": found.derived.how, "given_up": found.derived.given_up},
         passes=found.passes,
-        epochs_before=found.passes if settings.inherit else 0,
+        epochs_before=found.epochs if settings.inherit else 0,
     )
 
 

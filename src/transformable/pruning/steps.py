@@ -195,6 +195,9 @@ def train_student(
     """Train the small network; returns it, and its scores and cost."""
     student = _initial_student(job, found, session.seed)
     before = found.epochs_before if "init" in job.distilling.transfer else 0.0
+    if before and job.passes is not None:
+        # what was spent without learning is not trained again, so that all passes are as asked for
+        before += (found.passes - before) % 1
     settings = replace(job.distilling, epochs=job.student_epochs(found.passes, before))
 
     def work(session: Session) -> dict[str, Any]:

@@ -106,7 +106,8 @@ def _conditions(facts: Mapping[str, Any]) -> str:
         return f"Every small network was trained for {facts['epochs']} epochs.{measured}"
     return (
         f"Each method and the training of its small network had {facts['passes']} passes over the "
-        f"training images together.{measured}"
+        f"training images together, or those in its row where a method leaves none for the "
+        f"training.{measured}"
     )
 
 

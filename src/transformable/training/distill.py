@@ -55,7 +55,9 @@ def distill(
     40
     """
     check_model(student)
-    settings = with_learning_rate(settings or Distilling(), teacher or student)
+    settings = settings or Distilling()
+    inherits = "init" in settings.transfer
+    settings = with_learning_rate(settings, (teacher or student) if inherits else None)
     session = session or Session()
     dataset = as_dataset(dataset, own_task(objective, score), seed=session.seed)
     try_out(student, dataset)

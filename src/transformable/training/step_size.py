@@ -14,13 +14,15 @@ __all__ = ["filter_size", "with_learning_rate"]
 RATE = 0.0235  # for filters of size 1; docs/results.md says how it was found
 LOWEST, HIGHEST = 0.0005, 0.05
 WITHOUT_NORMS = 0.005
+FRESH = 0.1
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 Settings = TypeVar("Settings", bound=Training)
 
 
-def with_learning_rate(settings: Settings, network: nn.Module) -> Settings:
-    """The same settings; if they leave the learning rate open, with one for this trained network.
+def with_learning_rate(settings: Settings, network: nn.Module | None) -> Settings:
+    """The same settings; if they leave the learning rate open, with one for this trained network,
+    or for one that starts fresh (None).
 
     A norm undoes the scale of the filters in front of it: filters that are twice as large have half
     the gradient, and need steps that are four times as large to turn by the same angle. How large
@@ -33,6 +35,8 @@ def with_learning_rate(settings: Settings, network: nn.Module) -> Settings:
     """
     if settings.lr:
         return settings
+    if network is None:
+        return replace(settings, lr=FRESH)
     size = filter_size(network)
     lr = WITHOUT_NORMS if size is None else min(HIGHEST, max(LOWEST, RATE * size))
     return replace(settings, lr=lr)
