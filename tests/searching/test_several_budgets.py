@@ -3,14 +3,17 @@
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 import transformable as tas
 from support.method_inputs import images, network
 from transformable.runs.progress import Progress
 from transformable.runs.run_folder import Run
+from transformable.searching import sensitivity
 from transformable.searching.search import Searched, search_all
 from transformable.settings import Searching
 from transformable.training.interrupts import Interrupted
@@ -71,6 +74,32 @@ def test_interrupted_it_continues_to_the_same_networks(tmp_path: Path, stop_at: 
                 assert torch.equal(value, expected[name]), name
     for name in ("steps.csv", "distributions.jsonl", "shape.json"):
         assert (tmp_path / "run" / name).read_text() == (tmp_path / "whole" / name).read_text()
+
+
+@pytest.mark.parametrize("stop_at", [2, 70])
+def test_stopped_while_sizes_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_at: int
+) -> None:
+    settings = Searching(epochs=1, batch_size=12, align="pad", start="answers")
+    whole = run_search(settings, tmp_path / "whole")
+    measured, divergence = 0, sensitivity.divergence
+
+    def signalled(*arguments: Any) -> Tensor:
+        nonlocal measured
+        measured += 1
+        if measured == stop_at:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return divergence(*arguments)
+
+    monkeypatch.setattr(sensitivity, "divergence", signalled)
+    with pytest.raises(Interrupted):
+        run_search(settings, tmp_path / "run")
+    assert measured == stop_at
+    for one, other in zip(whole, run_search(settings, tmp_path / "run"), strict=True):
+        assert one.derived == other.derived
+        assert one.passes == other.passes
+        for name, value in one.network.state_dict().items():
+            assert torch.equal(value, other.network.state_dict()[name]), name
 
 
 def test_from_answers_each_budget_is_measured_from_the_one_before() -> None:

@@ -122,7 +122,8 @@ class TrialOptions(PruningOptions):
     seeds: Annotated[int, at_least(1), MILLION] = 3
     """How many seeds, counted from --seed; the teacher is trained with the first."""
     transfer: List = "init"
-    """How the small networks are trained: one or more of none, init, kd, init+kd."""
+    """How the small networks are trained, in the place of --student.transfer: one or more of none,
+    init, kd, init+kd."""
     passes: Count = None
     """Passes over the training images that a method and the training of its small network spend
     together (default: the epochs of the search and of that training); a small network is trained

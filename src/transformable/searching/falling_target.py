@@ -2,7 +2,7 @@
 derived."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
@@ -52,11 +52,13 @@ class FallingTarget:
         dataset: Dataset,
         settings: Searching,
         session: Session,
+        stop: Callable[[int], object] | None = None,
     ) -> None:
+        """``stop`` is called while sizes are measured, and may raise."""
         self.budgets = sorted(budgets, key=lambda budget: budget.value, reverse=True)
         self.found: list[Passed] = []
         self._step, self._teacher, self._dataset = search_step, teacher, dataset
-        self._settings, self._session = settings, session
+        self._settings, self._session, self._stop = settings, session, stop
         self._begun = self._forward_images = 0
         parts, total = len(self.budgets), search_step.total
         ends = [round(total * i / parts) for i in range(parts + 1)]
@@ -72,15 +74,16 @@ class FallingTarget:
             self.found.append(self._derive(step))
 
     def _begin(self) -> None:
-        self._begun += 1
-        self._aim()
+        self._aim(len(self.found))
         if self._settings.start == "answers":
             net, space = self._step.net, self._step.net.space
             train, seed = self._dataset.train, self._session.seed
             images = sample_images(train, images_to_measure(space, len(train)), seed).images
             fabric = self._session.fabric
             task = self._dataset.task
-            measured = Sensitivities(self._teacher, net.extract, space, images, fabric, task)
+            measured = Sensitivities(
+                self._teacher, net.extract, space, images, fabric, task, self._stop
+            )
             # the full sizes, where they are candidates
             first = space.shape_at({name: len(c) - 1 for name, c in space.candidates.items()})
             around = self.found[-1].derived.shape if self.found else first
@@ -91,9 +94,9 @@ class FallingTarget:
             )
             net.set_logits(logits)
             self._forward_images += looked_at
+        self._begun += 1  # last: what is stopped while it measures begins again
 
-    def _aim(self) -> None:
-        current = self._begun - 1
+    def _aim(self, current: int) -> None:
         self._step.aim_at(self.budgets[current], self._parts[current])
 
     def _derive(self, step: int) -> Passed:
@@ -150,4 +153,4 @@ class FallingTarget:
                 )
             )
         if self._begun:
-            self._aim()
+            self._aim(self._begun - 1)

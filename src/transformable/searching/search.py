@@ -144,7 +144,15 @@ def search_all(
         teacher=teacher if settings.targets == "answers" else None,
         epochs_after=epochs_after,
     )
-    target = FallingTarget(search_step, teacher, budgets, dataset, settings, session)
+    target = FallingTarget(
+        search_step,
+        teacher,
+        budgets,
+        dataset,
+        settings,
+        session,
+        stop=lambda images: checkpointer.during_evaluation(images),
+    )
     checkpointer = Checkpointer(session, {**search_step.parts(), "target": target})
     with checkpointer, preserve_random_state(fabric):
         state = checkpointer.restore()

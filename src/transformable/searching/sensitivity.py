@@ -46,7 +46,7 @@ class Sensitivities:
     """Measures how far the answers of small networks are from those of a model in eval mode.
 
     `build` makes the network of a shape. `forward_images` counts the images that were passed
-    through networks.
+    through networks; `after_each` is told it before each network, and may stop the work.
     """
 
     def __init__(
@@ -57,8 +57,10 @@ class Sensitivities:
         images: Tensor,
         fabric: Fabric,
         task: Task | None = None,
+        after_each: Callable[[int], object] | None = None,
     ) -> None:
         self.build, self.space, self.fabric, self.task = build, space, fabric, task
+        self.after_each = after_each
         self.images = fabric.to_device(images)
         with torch.no_grad(), fabric.autocast():
             self.answers = model(self.images).float()
@@ -100,6 +102,8 @@ class Sensitivities:
 
     def _distance(self, shape: Shape) -> Tensor:
         self.forward_images += len(self.images)
+        if self.after_each is not None:
+            self.after_each(self.forward_images)
         return divergence(self.build(shape), self.images, self.answers, self.fabric, self.task)
 
 
