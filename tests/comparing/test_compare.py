@@ -320,6 +320,10 @@ def test_several_budgets_share_one_search(folder: Path, capsys: pytest.CaptureFi
         for b in ("0.8", "0.5")
     )
     assert (large["epochs_before"], small["epochs_before"]) == (1, 2)
+    # there are two networks: a command for one of them names both
+    assert main(["evaluate", "p"]) == 2
+    said = capsys.readouterr().err
+    assert "p holds several networks; choose one of them: p/tas-0.5-seed0/init+kd, p/tas-" in said
     assert large["passes"] >= 1
     assert small["passes"] >= 1 + large["passes"]
 

@@ -181,6 +181,13 @@ def test_the_commands_distill_export_and_evaluate(
     exported = tas_json("export", "init+kd", "--trust")
     assert exported["checked"] == 40
     assert "made smaller" in Path("init+kd/export/README.md").read_text()
+    # a run that is not finished may be writing these files itself
+    os.rename("init+kd/result.json", "kept.json")
+    before = {path: path.stat().st_mtime_ns for path in Path("init+kd/export").iterdir()}
+    assert main(["export", "init+kd", "--trust"]) == 2
+    assert "init+kd is not finished" in capsys.readouterr().err
+    assert before == {path: path.stat().st_mtime_ns for path in Path("init+kd/export").iterdir()}
+    os.rename("kept.json", "init+kd/result.json")
     tas_json("export", "teacher", "--trust")
     assert "made smaller" not in Path("teacher/export/README.md").read_text()
     # from the run, or from what was exported

@@ -104,6 +104,8 @@ def test_a_search_and_a_training_learn_too() -> None:
     lr = with_learning_rate(Training(lr=0), net).lr
     # of four steps of a cosine, over halves of one batch each, the first is the highest
     assert found.history[0]["lr"] == pytest.approx(lr)
+    fresh = Searching(epochs=2, batch_size=8, lr=0, warmup_epochs=0, start="scratch")
+    assert tas.search(net, data(), 0.5, fresh).history[0]["lr"] == pytest.approx(0.1)
     trained = copy.deepcopy(net)
     tas.train(trained, data(), Training(epochs=1, batch_size=8, lr=0, warmup_epochs=0))
     assert not torch.equal(filters(trained), filters(net))

@@ -101,9 +101,9 @@ def network_folder(folder: Path) -> Path:
         )
     if not (folder / "config.toml").is_file():
         raise ValueError(f"{folder} is not a run folder: it has no config.toml")
-    trials = sorted(path.parent for path in folder.glob("*/*/student"))
-    trials += sorted(path.parent for path in folder.glob("*/student"))
+    weights = "student/model.safetensors"
+    trials = [*folder.glob(f"*/*/{weights}"), *folder.glob(f"*/{weights}")]
     if trials:
-        names = ", ".join(map(str, trials[:9]))
+        names = ", ".join(str(path.parents[1]) for path in sorted(trials))
         raise ValueError(f"{folder} holds several networks; choose one of them: {names}")
     raise ValueError(f"run {folder} is not finished; run its command again to go on")

@@ -120,9 +120,10 @@ def _timed_method(job: PruningJob, session: Session) -> tuple[MethodResult, floa
         run.start()
     before = 0.0 if clock is None or not clock.exists() else json.loads(clock.read_text())
     start = time.perf_counter()
+    continued = None if job.searching.start == "scratch" else job.model
     context = Context(
         dataset=job.dataset,
-        searching=with_learning_rate(job.searching, job.model),
+        searching=with_learning_rate(job.searching, continued),
         session=session,
         epochs_after=job.student_epochs(job.searching.epochs),
     )

@@ -115,7 +115,8 @@ def search_all(
     epochs_after: float = 0.0,
 ) -> list[Searched]:
     """One search for several budgets, the largest first; each gets an equal part of the steps."""
-    settings = with_learning_rate(settings or Searching(), model)
+    settings = settings or Searching()
+    settings = with_learning_rate(settings, None if settings.start == "scratch" else model)
     session = session or Session()
     fabric, progress, run, seed = session.fabric, session.progress, session.run, session.seed
     for budget in budgets:
@@ -151,7 +152,7 @@ def search_all(
         dataset,
         settings,
         session,
-        stop=lambda images: checkpointer.during_evaluation(images),
+        stop=lambda images: checkpointer.during_evaluation(images),  # which holds the target
     )
     checkpointer = Checkpointer(session, {**search_step.parts(), "target": target})
     with checkpointer, preserve_random_state(fabric):
