@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, ge
 __all__ = [
     "FRACTION",
     "MILLION",
+    "VALIDATION",
     "Distilling",
     "Kd",
     "Metric",
@@ -49,6 +50,8 @@ Decay = Literal["linear", "cosine"]
 Transfer = Literal["none", "init", "kd", "init+kd"]
 Kd = Literal["soft", "logits", "paper"]
 
+VALIDATION = 0.05
+"""Share of the training images that is held out, unless another is asked for."""
 RATIOS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 

@@ -44,7 +44,7 @@ def test_digits() -> None:
     assert digits.info == data.info("digits")
     assert digits.info.input_shape == (1, 16, 16)
     assert digits.info.classes == tuple("0123456789")
-    assert (len(digits.train), len(digits.validation), len(digits.test)) == (1294, 144, 359)
+    assert (len(digits.train), len(digits.validation), len(digits.test)) == (1366, 72, 359)
     # the counts of the published file by digit
     total = sum(split.labels.bincount() for split in (digits.train, digits.validation, digits.test))
     assert isinstance(total, torch.Tensor)
@@ -333,7 +333,7 @@ def test_images_of_another_scale_are_refused() -> None:
 def test_a_dataset_is_printed_in_a_line() -> None:
     digits = data.load("digits")
     assert repr(digits) == (
-        "Dataset(digits: 1294 training, 144 validation and 359 test images of 1x16x16, 10 classes)"
+        "Dataset(digits: 1366 training, 72 validation and 359 test images of 1x16x16, 10 classes)"
     )
     assert repr(digits.test) == "TensorSplit(359 images)"
 

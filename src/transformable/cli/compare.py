@@ -55,7 +55,9 @@ __all__ = [
 
 def compare(options: Compare, command: str) -> Outcome:
     """Run the trials that are not done yet, and report all of them."""
-    return run_comparison(options, [options.budget], options.folder("compare-"), command)
+    return run_comparison(
+        options, [options.budget], options.folder(f"compare-{options.budget}-"), command
+    )
 
 
 def run_comparison(

@@ -15,6 +15,7 @@ from ..settings import (
     FRACTION,
     MILLION,
     RATIOS,
+    VALIDATION,
     Constraint,
     Distilling,
     Metric,
@@ -81,7 +82,7 @@ class RunOptions:
     """Standard deviation of the pixels, likewise."""
     leaf: Names = ()
     """Modules of the network that are kept whole, such as those that torch.fx cannot trace."""
-    validation: Annotated[float, FRACTION] = 0.05
+    validation: Annotated[float, FRACTION] = VALIDATION
     """Share of the training set that is held out to watch the training (0: none)."""
     preset: Preset = "quick"
     """Where the settings start from: quick (minutes, from a trained network), scratch (a search by
@@ -89,7 +90,7 @@ class RunOptions:
     config: File = None
     """TOML file with any of these keys."""
     out: Folder = None
-    """Run folder (default: in runs/, by command, model, data and seed)."""
+    """Run folder (default: in runs/, by command, budget, model, data and seed)."""
     seed: Annotated[int, at_least(0), Constraint("below 2**63", lambda seed: seed < 2**63)] = 0
     """Decides the initial weights, the order of the images and their augmentation."""
     device: str = "auto"

@@ -28,7 +28,8 @@ __all__ = ["prune"]
 
 def prune(options: Prune, command: str) -> Outcome | None:
     """Prune in a run folder; None in all processes but the first."""
-    prefix = "prune-" if options.method == "tas" else f"prune-{options.method}-"
+    method = "" if options.method == "tas" else f"{options.method}-"
+    prefix = f"prune-{method}{options.budget}-"
     budgets = split(options.budget)
     if len(budgets) == 1:
         options = replace(options, budget=budgets[0])

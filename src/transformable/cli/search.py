@@ -69,7 +69,7 @@ def search(options: Search, command: str) -> Outcome | None:
             found = search_sizes(model, dataset, budget, options, running, space=space)
         return _result(options, space, budget, found)
 
-    result = run_once(options, session, "search-", work)
+    result = run_once(options, session, f"search-{options.budget}-", work)
     return None if result is None else SearchOutcome.of(options, result, space=space)
 
 

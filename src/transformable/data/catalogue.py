@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from ..settings import VALIDATION
 from ..spelling import nearest
 from . import arrays, cifar, digits, folder
 from .dataset import Dataset, Info
@@ -38,7 +39,7 @@ def load(
     spec: str,
     data_dir: str | Path | None = None,
     *,
-    validation: float = 0.1,
+    validation: float = VALIDATION,
     seed: int = 0,
     download: bool = False,
     workers: int = 2,

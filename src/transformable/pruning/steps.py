@@ -22,7 +22,7 @@ from ..networks.weights import load_weights
 from ..runs.run_folder import Run
 from ..shape import Shape
 from ..slimming.slim import slim
-from ..training.calibration import BATCH, recalibrate, sample_images
+from ..training.calibration import BATCH, recalibrate, whole_batches
 from ..training.distill import distill
 from ..training.evaluate import evaluate
 from ..training.processes import check_same, share_state
@@ -184,8 +184,9 @@ def _shared_search(job: PruningJob, budget: Budget, context: Context) -> Iterato
 def _recalibrate(network: nn.Module, context: Context) -> None:
     """Give the batch norms of a network whose channels were cut the statistics that it has now."""
     session, training = context.session, network.training
-    sample = sample_images(context.dataset.train, RECALIBRATED, session.seed)
-    batches = (x for x, _ in sample.shuffled(BATCH, seed=session.seed, epoch=0))
+    size = min(BATCH, context.searching.images_at_once)  # photos are large
+    sample = whole_batches(context.dataset.train, RECALIBRATED, session.seed, size)
+    batches = (x for x, _ in sample)
     with preserve_random_state(session.fabric):
         recalibrate(network, batches, session.fabric).cpu().train(training)
 
@@ -195,11 +196,13 @@ def train_student(
 ) -> tuple[nn.Module, dict[str, Any]]:
     """Train the small network; returns it, and its scores and cost."""
     student = _initial_student(job, found, session.seed)
-    before = found.epochs_before if "init" in job.distilling.transfer else 0.0
+    inherits = "init" in job.distilling.transfer
+    before = found.epochs_before if inherits else 0.0
     if before and job.passes is not None:
         # what was spent without learning is not trained again, so that all passes are as asked for
         before += (found.passes - before) % 1
     settings = replace(job.distilling, epochs=job.student_epochs(found.passes, before))
+    settings = with_learning_rate(settings, job.model if inherits else None)
 
     def work(session: Session) -> dict[str, Any]:
         run = session.run

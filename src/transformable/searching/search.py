@@ -24,6 +24,7 @@ from ..training.calibration import sampled_batches
 from ..training.checkpoints import Checkpointer
 from ..training.checks import check_model, check_weights, try_out
 from ..training.epoch_log import EpochLog
+from ..training.memory import return_freed_memory
 from ..training.processes import check_same, share_state
 from ..training.session import Session
 from ..training.step_size import with_learning_rate
@@ -133,6 +134,7 @@ def search_all(
         run.start(inputs={"images": dataset.fingerprint})
     teacher = _frozen(model, fabric)
     model = _prepared(model, space, dataset, settings, session)
+    return_freed_memory()
     share_state(fabric, model)
     net = make_supernet(model, space, settings, seed).to(fabric.device)
     search_step = SearchStep(
@@ -162,6 +164,7 @@ def search_all(
         if settings.start == "answers" and not state.step:
             progress.start("measuring sizes", 0, 0)
             target.at(0)
+            return_freed_memory()
         progress.start("searching", settings.epochs * steps, state.step)
         if state.step:
             search_step.set_temperature(state.step - 1)

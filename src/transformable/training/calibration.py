@@ -12,7 +12,13 @@ from ..data import Split, TensorSplit
 from ..data.dataset import Batches
 from ..seeds import generator
 
-__all__ = ["batch_statistics", "recalibrate", "sample_images", "sampled_batches"]
+__all__ = [
+    "batch_statistics",
+    "recalibrate",
+    "sample_images",
+    "sampled_batches",
+    "whole_batches",
+]
 
 BATCH = 64
 
@@ -27,9 +33,16 @@ def sample_images(split: Split, count: int, seed: int) -> TensorSplit:
 
 
 def sampled_batches(split: Split, count: int, seed: int, size: int) -> Batches:
-    """The same sample, batch by batch."""
+    """The same sample, batch by batch, of which only one is in memory."""
     picked = torch.from_numpy(generator("some", seed).permutation(len(split))[:count])
     return split.subset(picked).ordered(size)
+
+
+def whole_batches(split: Split, count: int, seed: int, size: int) -> Batches:
+    """Such a sample without its last batch, if that is smaller than the others: a batch norm fails
+    on one image."""
+    count = min(count, len(split))
+    return sampled_batches(split, max(size, count - count % size), seed, size)
 
 
 @contextmanager

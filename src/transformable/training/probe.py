@@ -1,9 +1,6 @@
 """Estimate time and memory of long work from a few of its steps with few images."""
 
 import contextlib
-import ctypes
-import gc
-import platform
 import statistics
 import sys
 import time
@@ -14,6 +11,7 @@ from pathlib import Path
 import torch
 
 from ..data import Split
+from .memory import return_freed_memory
 
 __all__ = ["Estimate", "Phase", "extrapolated", "probe"]
 
@@ -126,11 +124,9 @@ def _reading_seconds(split: Split) -> float:
 
 def _forget_peak(device: torch.device) -> None:
     """Let the peak start again from the memory that is in use, where the system can."""
-    gc.collect()
+    return_freed_memory()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    if platform.libc_ver()[0] == "glibc":
-        ctypes.CDLL(None).malloc_trim(0)  # what was freed and kept would count as used
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 

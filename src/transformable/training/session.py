@@ -11,6 +11,7 @@ from ..runs.once import once
 from ..runs.progress import Progress, Titled
 from ..runs.run_folder import Run
 from .devices import make_fabric
+from .memory import return_freed_memory
 
 __all__ = ["MOVABLE", "Session"]
 
@@ -66,4 +67,5 @@ class Session:
             wait=wait,
             share=self.fabric.broadcast,
         )
+        return_freed_memory()
         return result, self.fabric.broadcast(folder)
