@@ -35,36 +35,39 @@ def quick_teacher(data: str) -> Training:
 def quick_search(data: str) -> Searching:
     """From a trained network, in one epoch (docs/results.md says how it was found).
 
-    The channels are sorted and the search starts by what the network's own answers say. Weights and
-    sizes learn together from those answers, in small steps, and the weights are kept.
+    The channels are sorted, and the search starts, by what the network's outputs depend on.
+    Weights and sizes learn together from these outputs, in small steps; the weights are kept.
     """
-    cifar = Searching(
-        epochs=1,
-        batch_size=128,
-        lr=0.0,
-        warmup_epochs=0.05,
-        start="answers",
-        targets="answers",
-        images="shared",
-        inherit=True,
-        select=8,
-        align="pad",
-        tau_start=0.5,
-        tau_end=0.3,
-        sharpen=10.0,
-        arch_lr=0.05,
-        pull="multiplier",
-    )
+    cifar = Searching()
     # a tenth of the images need smaller batches and more epochs for as many steps
     if data == "digits":
         return replace(cifar, epochs=3, batch_size=32)
     return replace(cifar, batch_size=32) if _photos(data) else cifar
 
 
+def alternating() -> Searching:
+    """What the search by interpolation has in common with that of the paper: weights and sizes
+    learn in turn, from labels alone; two candidates a step, temperatures and loss of the paper."""
+    return Searching(
+        lr=0.1,
+        start="even",
+        targets="labels",
+        images="halves",
+        inherit=False,
+        select=2,
+        align="pool",
+        tau_start=10.0,
+        tau_end=0.1,
+        sharpen=1.0,
+        arch_lr=0.001,
+        pull="piecewise",
+    )
+
+
 def scratch_search(data: str) -> Searching:
     """With interpolation, from a network that was trained for a few epochs at most."""
-    cifar = Searching(epochs=5, batch_size=128, lr=0.05, warmup_epochs=0.25, select=8)
-    cifar = replace(cifar, tau_start=2.0, arch_lr=0.05, pull="multiplier")
+    cifar = replace(alternating(), epochs=5, batch_size=128, lr=0.05, warmup_epochs=0.25)
+    cifar = replace(cifar, select=8, tau_start=2.0, arch_lr=0.05, pull="multiplier")
     return replace(cifar, epochs=15, batch_size=32) if data == "digits" else cifar
 
 
@@ -74,15 +77,15 @@ def paper_search(data: str) -> Searching:
     >>> paper_search("cifar10").epochs, paper_search("cifar10").tau_start
     (600, 10.0)
     """
-    cifar = Searching(epochs=600, batch_size=256, lr=0.1, weight_decay=5e-4, sort=False)
-    cifar = replace(cifar, start="scratch", warmup_epochs=0.0)
+    cifar = replace(alternating(), epochs=600, batch_size=256, warmup_epochs=0.0)
+    cifar = replace(cifar, start="scratch", sort=False)
     return replace(cifar, epochs=120, weight_decay=1e-4) if _photos(data) else cifar
 
 
 def quick_student(data: str) -> Distilling:
     """A small network that has kept most of what the unpruned one knew: small steps, towards all of
     its logits."""
-    cifar = Distilling(epochs=10, batch_size=128, lr=0.0, warmup_epochs=0.05, kd="logits")
+    cifar = Distilling()
     if data == "digits":
         return replace(cifar, epochs=25, batch_size=32)
     return replace(cifar, batch_size=32) if _photos(data) else cifar
@@ -90,7 +93,7 @@ def quick_student(data: str) -> Distilling:
 
 def scratch_student(data: str) -> Distilling:
     """A network that starts fresh, as `tas train`, with the answers of the unpruned one."""
-    settings = Distilling(**vars(quick(data)), transfer="kd")
+    settings = Distilling(**vars(quick(data)), transfer="kd", kd="soft")
     return replace(settings, epochs=30) if data == "digits" else settings
 
 
@@ -101,7 +104,7 @@ def paper_student(data: str) -> Distilling:
     0.5
     """
     weight = 0.5 if _photos(data) else Distilling.kd_lambda
-    return Distilling(**vars(paper(data)), transfer="kd", kd_lambda=weight)
+    return Distilling(**vars(paper(data)), transfer="kd", kd="soft", kd_lambda=weight)
 
 
 def _photos(data: str) -> bool:

@@ -40,8 +40,8 @@ Preset = Literal["quick", "scratch", "paper"]
 Residual = Literal["pad", "project", "tied"]
 Sizes = Literal["both", "width", "depth"]
 
-Start = Literal["scratch", "even", "answers"]
-Targets = Literal["labels", "answers"]
+Start = Literal["scratch", "even", "sensitivity"]
+Targets = Literal["labels", "teacher"]
 Images = Literal["halves", "shared"]
 Align = Literal["pool", "linear", "pad"]
 Sampling = Literal["gumbel", "softmax"]
@@ -155,7 +155,7 @@ class Training:
     """Parts in which a step's batch goes through the network, one after the other, to save memory;
     batch norms see the parts."""
     lr: Annotated[float, at_least(0)] = 0.1
-    """Highest learning rate, reached at the end of the warm-up (0: chosen here, by the size of the
+    """Highest learning rate, reached at the end of the warm-up (0: chosen by the size of the
     filters of the trained network that is continued from)."""
     momentum: Annotated[float, FRACTION] = 0.9
     """Momentum of SGD."""
@@ -187,27 +187,36 @@ class Searching(Training):
     """How to search: the weights learn as in training, the logits of the sizes by Adam; each on its
     own half of the images in turn, or both on all of them together.
 
+    The defaults are those of the preset quick, which starts from a trained network.
+
     >>> Searching(select=1)
     Traceback (most recent call last):
     ValueError: select=1 leaves the logits without a gradient, ...
     """
 
-    epochs: Annotated[int, at_least(0), MILLION] = 10
-    """Passes over the training images; with images=halves each of them teaches either the weights
-    or the sizes (0: the shape is derived from the probabilities at the start)."""
+    epochs: Annotated[int, at_least(0), MILLION] = 1
+    """Passes over the training images; with images=halves each image trains either the weights or
+    the logits of the sizes (0: the shape is derived from the initial probabilities)."""
+    batch_size: Annotated[int, at_least(1), MILLION] = 128
+    """Images per step, over all devices together."""
+    lr: Annotated[float, at_least(0)] = 0.0
+    """Highest learning rate of the weights, reached at the end of the warm-up (0: chosen by the
+    size of the trained network's filters)."""
+    warmup_epochs: Annotated[float, at_least(0)] = 0.05
+    """Epochs, out of all, in which the learning rate rises from 0 (at most half of them)."""
     sort: bool = True
     """Put the most important channels of each layer first before the search begins."""
-    start: Start = "even"
-    """Where the search starts: from fresh weights (scratch); from those of the network, with even
-    probabilities and channels sorted by their weights (even); or from how much the answers of the
-    trained network depend on each channel and size (answers)."""
-    targets: Targets = "labels"
-    """What is learned from: the labels, or the labels and the answers of the trained network, as in
-    distillation."""
-    images: Images = "halves"
-    """Which images the weights and the sizes learn from: each from its own half of them, in turn;
-    or (shared) both from all of them, in one step."""
-    inherit: bool = False
+    start: Start = "sensitivity"
+    """Initialisation: fresh weights (scratch); the network's weights with uniform probabilities,
+    channels sorted by their weights (even); or the network's weights with probabilities, and an
+    order of the channels, by how much its outputs depend on each size and channel (sensitivity)."""
+    targets: Targets = "teacher"
+    """What is learned from: the labels, or the labels and the outputs of the trained network, as in
+    distillation (teacher)."""
+    images: Images = "shared"
+    """Which images the weights and the sizes learn from: each from its own half of them, in turn
+    (halves); or both from all of them, in one step (shared)."""
+    inherit: bool = True
     """Start the small network from the weights that the search has trained, and continue the
     schedule of the learning rate in its training."""
     judged: Annotated[int, at_least(0), MILLION] = 0
@@ -215,32 +224,32 @@ class Searching(Training):
     best is taken (0: the most probable one)."""
     hold_epochs: Annotated[float, at_least(0)] = 0.0
     """Epochs at the beginning of the search in which only the weights learn."""
-    select: Annotated[int, at_least(1)] = 2
+    select: Annotated[int, at_least(1)] = 8
     """Candidates of a layer that each step draws."""
     force: bool = False
     """Allow select=1, whose logits learn nothing but the cost."""
-    align: Align = "pool"
+    align: Align = "pad"
     """How feature maps of different widths are brought to one: pool, linear or pad."""
     sampling: Sampling = "gumbel"
     """Draw sizes at random (gumbel), or mix all of them by their probabilities (softmax)."""
-    tau_start: Annotated[float, above(0)] = 10.0
+    tau_start: Annotated[float, above(0)] = 0.5
     """Temperature of the Gumbel-softmax at the first step."""
-    tau_end: Annotated[float, above(0)] = 0.1
+    tau_end: Annotated[float, above(0)] = 0.3
     """Temperature at the last step."""
-    sharpen: Annotated[float, above(0)] = 1.0
-    """By what the logits are multiplied at the last step (1: nothing); it grows from 1, so that a
-    short search ends with nearly one shape, whose weights it then trains."""
+    sharpen: Annotated[float, above(0)] = 10.0
+    """Factor on the logits at the last step; it grows geometrically from 1, so that a short search
+    ends with nearly one shape, whose weights it then trains (1: none)."""
     tau_fall: Decay = "linear"
     """How the temperature falls: linear or cosine."""
-    arch_lr: Annotated[float, above(0)] = 0.001
+    arch_lr: Annotated[float, above(0)] = 0.05
     """Learning rate of the logits."""
     arch_weight_decay: Annotated[float, at_least(0)] = 0.001
     """Weight decay of the logits."""
-    pull: Pull = "piecewise"
-    """What pulls the cost to the budget: the paper's piecewise loss, or a multiplier that grows
-    while the expected cost is off the target."""
+    pull: Pull = "multiplier"
+    """Cost penalty: the paper's piecewise loss, or a Lagrange multiplier that grows while the
+    expected cost is off the target."""
     lambda_cost: Annotated[float, at_least(0)] = 2.0
-    """Weight of that pull (0: none)."""
+    """Weight of the cost penalty (0: none)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -259,18 +268,27 @@ class Searching(Training):
 class Distilling(Training):
     """How to train a small network with what the unpruned one has learnt.
 
+    The defaults are those of the preset quick, for a network that keeps trained weights.
+
     >>> Distilling(transfer="copy")
     Traceback (most recent call last):
     ValueError: transfer must be one of none, init, kd, init+kd, not 'copy'
     """
 
+    batch_size: Annotated[int, at_least(1), MILLION] = 128
+    """Images per step, over all devices together."""
+    lr: Annotated[float, at_least(0)] = 0.0
+    """Highest learning rate, reached at the end of the warm-up (0: chosen by the size of the
+    unpruned network's filters, or 0.1 for a network that starts fresh)."""
+    warmup_epochs: Annotated[float, at_least(0)] = 0.05
+    """Epochs, out of all, in which the learning rate rises from 0 (at most half of them)."""
     transfer: Transfer = "init+kd"
     """What the small network takes over: none, the unpruned network's channels to start from
-    (init), its answers as targets (kd), or both (init+kd)."""
-    kd: Kd = "soft"
-    """Distillation: soft is (1 - w) CE + w T² KL; logits has the squared distance of the logits, as
-    a share of the teacher's squares, in the place of T² KL (no T): best in few epochs from a
-    trained network; paper is the paper's equation, w CE + (1 - w) CE with the teacher."""
+    (init), its outputs as targets (kd), or both (init+kd)."""
+    kd: Kd = "logits"
+    """Distillation: logits is (1 - w) CE + w times the relative squared error of the logits, best
+    in few epochs from a trained network; soft is (1 - w) CE + w T² KL; paper is the paper's
+    equation, w CE + (1 - w) CE with the teacher."""
     kd_lambda: Annotated[float, UP_TO_ONE] = 0.9
     """The weight w."""
     temperature: Annotated[float, above(0)] = 4.0

@@ -221,7 +221,7 @@ def test_default_folders_differ_by_seed() -> None:
 
 
 def test_presets_differ_by_where_they_start() -> None:
-    for name, start in (("quick", "answers"), ("scratch", "even"), ("paper", "scratch")):
+    for name, start in (("quick", "sensitivity"), ("scratch", "even"), ("paper", "scratch")):
         options = parse("prune", Prune, ["--teacher=weights.pt", f"--preset={name}"])
         assert options.search.start == start
         assert options.search.inherit == (name == "quick")

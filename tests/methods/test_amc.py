@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import transformable as tas
 from support.counted_costs import counted_macs, counted_params
 from support.networks import AND_MOBILENET, randomise
+from support.searches import alternating_search
 from transformable.costing.budget import Budget
 from transformable.data import from_tensors
 from transformable.methods import _ddpg as ddpg
@@ -30,7 +31,7 @@ from transformable.methods.amc import (
 )
 from transformable.methods.interface import Context
 from transformable.runs.progress import Progress
-from transformable.settings import Metric, Residual, Searching
+from transformable.settings import Metric, Residual
 from transformable.tracing.channel_groups import ChannelGroups
 from transformable.tracing.space import Space
 from transformable.training.evaluate import evaluate
@@ -42,7 +43,9 @@ def context(seed: int = 0, count: int = 40) -> Context:
     images = torch.rand(count, 3, 16, 16, generator=generator)
     labels = torch.arange(count) % 10
     dataset = from_tensors((images, labels), (images, labels), validation=0.5)
-    return Context(dataset=dataset, searching=Searching(epochs=1), session=Session(seed=seed))
+    return Context(
+        dataset=dataset, searching=alternating_search(epochs=1), session=Session(seed=seed)
+    )
 
 
 def network(name: str) -> tuple[nn.Module, tuple[int, ...]]:

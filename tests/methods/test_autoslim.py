@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import transformable as tas
 from support.networks import AND_MOBILENET, NETWORKS, randomise
+from support.searches import alternating_search
 from transformable.costing.budget import Budget
 from transformable.data import from_tensors
 from transformable.methods import _calibration
@@ -23,7 +24,7 @@ from transformable.methods.autoslim import (
     slim_forward,
 )
 from transformable.methods.interface import Context
-from transformable.settings import Metric, Residual, Searching
+from transformable.settings import Metric, Residual
 from transformable.shape import Shape
 from transformable.slimming.slim import slim
 from transformable.slimming.sort_channels import importance
@@ -39,7 +40,9 @@ def context(seed: int = 0, count: int = 32, size: int = 16, num_classes: int = 1
     labels = torch.arange(count) % num_classes
     dataset = from_tensors((images, labels), (images, labels), validation=0.25)
     return Context(
-        dataset=dataset, searching=Searching(epochs=1, batch_size=12), session=Session(seed=seed)
+        dataset=dataset,
+        searching=alternating_search(epochs=1, batch_size=12),
+        session=Session(seed=seed),
     )
 
 

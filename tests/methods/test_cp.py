@@ -14,13 +14,14 @@ from torch import Tensor, nn
 import transformable as tas
 from support.counted_costs import counted_macs, counted_params
 from support.networks import AND_MOBILENET, PaddedResNet, randomise
+from support.searches import alternating_search
 from transformable.costing.budget import Budget
 from transformable.data import from_tensors
 from transformable.methods import cp as module
 from transformable.methods._reconstruction import lasso_problem, least_squares, ranking, windows
 from transformable.methods.cp import Pruning, cp
 from transformable.methods.interface import Context
-from transformable.settings import Metric, Residual, Searching
+from transformable.settings import Metric, Residual
 from transformable.slimming.slim import slim
 from transformable.tracing.channel_groups import ChannelGroups
 from transformable.tracing.space import Space
@@ -37,7 +38,9 @@ def context(seed: int = 0, count: int = 32, size: int = 16) -> Context:
     images = torch.rand(count, 3, size, size, generator=generator)
     labels = torch.arange(count) % 10
     dataset = from_tensors((images, labels), (images, labels), validation=0.25)
-    return Context(dataset=dataset, searching=Searching(epochs=1), session=Session(seed=seed))
+    return Context(
+        dataset=dataset, searching=alternating_search(epochs=1), session=Session(seed=seed)
+    )
 
 
 def network(name: str) -> tuple[nn.Module, tuple[int, ...]]:
@@ -307,7 +310,7 @@ def test_large_images_are_few_and_layers_are_seen_at_so_many_places() -> None:
     space = Space.trace(model, (3, 80, 80))
     images, labels = torch.rand(60, 3, 80, 80), torch.arange(60) % 2
     dataset = from_tensors((images, labels), (images, labels), validation=0.1)
-    given = Context(dataset=dataset, searching=Searching(epochs=1))
+    given = Context(dataset=dataset, searching=alternating_search(epochs=1))
     pruning = Pruning(model, ChannelGroups(space), given)
     assert len(pruning.images) == 250 * 32 * 32 // (80 * 80)
     layer = next(layer for layer in space.layers if layer.name == "2")

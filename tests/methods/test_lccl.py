@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import transformable as tas
 from support.networks import AND_MOBILENET, randomise
+from support.searches import alternating_search
 from transformable.costing.budget import BandError, Budget
 from transformable.costing.cost import macs
 from transformable.data import Dataset, from_tensors
@@ -28,7 +29,7 @@ from transformable.methods.lccl import (
     meet_budget,
     set_thresholds,
 )
-from transformable.settings import Searching, Training
+from transformable.settings import Training
 from transformable.tracing.space import Space
 from transformable.training.session import Session
 from transformable.training.train import train
@@ -43,7 +44,9 @@ def images(count: int = 48, size: int = 16, channels: int = 3) -> Dataset:
 
 def context(seed: int = 0) -> Context:
     return Context(
-        dataset=images(), searching=Searching(epochs=1, batch_size=12), session=Session(seed=seed)
+        dataset=images(),
+        searching=alternating_search(epochs=1, batch_size=12),
+        session=Session(seed=seed),
     )
 
 

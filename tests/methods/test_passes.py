@@ -141,7 +141,7 @@ def test_the_passes_of_a_search() -> None:
     budget = Budget.of(0.5, space)
     assert load_method("tas")(model, space, budget, few()).passes == 3
     with counted() as images:
-        answers = few(start="answers", judged=1)
+        answers = few(start="sensitivity", judged=1)
         found = load_method("tas")(model, space, budget, answers)
     # once to sort the channels, then the search
     assert images["trained"] == (1 + 3) * IMAGES

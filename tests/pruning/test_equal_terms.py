@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 
 from support.method_inputs import images, network
+from support.searches import alternating_search
 from transformable.costing.budget import BandError, Budget
 from transformable.methods import MethodResult, load_method
 from transformable.networks.blueprint import Blueprint
 from transformable.pruning.job import PruningJob
 from transformable.pruning.steps import train_student
-from transformable.settings import Distilling, Searching, Training
+from transformable.settings import Distilling, Training
 from transformable.training.session import Session
 
 
@@ -26,7 +27,7 @@ def job() -> PruningJob:
         method=load_method("uniform"),
         method_name="uniform",
         training=Training(),
-        searching=Searching(epochs=5),
+        searching=alternating_search(epochs=5),
         distilling=Distilling(epochs=30),
         blueprint=Blueprint(model=None, num_classes=4, input_shape=(3, 8, 8), residual="pad"),
         wider=(0.01, 0.05),

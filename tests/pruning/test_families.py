@@ -9,6 +9,7 @@ import torch
 
 import transformable as tas
 from support.networks import NETWORKS
+from support.searches import alternating_search
 from transformable.data import from_tensors
 from transformable.pruning import conclude
 
@@ -33,7 +34,7 @@ def test_pruned_and_exported(name: str, tmp_path: Path, monkeypatch: pytest.Monk
         budget=0.6,
         tolerance=0.1,
         training=tas.Training(epochs=1, batch_size=20),
-        searching=tas.Searching(epochs=1, batch_size=20, select=4, align="pad"),
+        searching=alternating_search(epochs=1, batch_size=20, select=4, align="pad"),
         distilling=tas.Distilling(epochs=1, batch_size=20),
         out=tmp_path / "run",
     )

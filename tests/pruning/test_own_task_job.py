@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import transformable as tas
+from support.searches import alternating_search
 from transformable.data import Dataset, from_datasets
 from transformable.presets import PRESETS
 from transformable.searching.search import search_all
@@ -149,13 +150,13 @@ def test_channels_are_sorted_by_what_the_outputs_depend_on() -> None:
     assert float(scores["3"][7]) == 0.0
 
 
-@pytest.mark.parametrize("start", ["scratch", "even", "answers"])
+@pytest.mark.parametrize("start", ["scratch", "even", "sensitivity"])
 @pytest.mark.parametrize("images", ["halves", "shared"])
 def test_every_kind_of_search(start: Any, images: Any) -> None:
     data, net = dataset(), network()
     space = tas.Space.trace(net, (1, 6, 6))
-    kind: Any = {"start": start, "images": images, "judged": 2, "targets": "answers"}
-    searching = tas.Searching(epochs=2, batch_size=8, lr=0.01, hold_epochs=0.5, **kind)
+    kind: Any = {"start": start, "images": images, "judged": 2, "targets": "teacher"}
+    searching = alternating_search(epochs=2, batch_size=8, lr=0.01, hold_epochs=0.5, **kind)
     [found] = search_all(net, data, [tas.Budget.of(0.5, space)], searching, space=space)
     assert found.budget.holds(found.derived.cost)
     assert found.history[-1]["architecture_loss"] > 0

@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import transformable as tas
+from support.searches import alternating_search
 from support.tiny_prune import OPTIONS, prepare
 from transformable.cli.entry import main
 from transformable.networks import onnx_file
@@ -281,7 +282,7 @@ def test_from_python_with_a_network_of_ones_own(folder: Path, tmp_path: Path) ->
     short: dict[str, Any] = {"epochs": 1, "batch_size": 16}
     options: dict[str, Any] = {
         "training": tas.Training(**short),
-        "searching": tas.Searching(**short),
+        "searching": alternating_search(**short),
         "distilling": tas.Distilling(**short),
     }
     pruned = tas.prune(model, dataset, 0.5, out=tmp_path / "own", **options)

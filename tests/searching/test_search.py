@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 import transformable as tas
 from support.networks import CLASSIFIERS, NETWORKS
+from support.searches import alternating_search
 from transformable.cli.entry import main
 from transformable.cli.options import Search
 from transformable.cli.parsing import parse
@@ -68,7 +69,7 @@ def test_halves_share_no_image_and_every_class() -> None:
 
 
 def test_each_step_changes_only_its_own() -> None:
-    work = search_step(Searching(hold_epochs=0.1, epochs=1))  # the first step is held
+    work = search_step(alternating_search(hold_epochs=0.1, epochs=1))  # the first step is held
     weights, logits = work.net.weight_parameters(), work.net.architecture_parameters()
     before = copied(weights), copied(logits)
     row = work(0, 0, batch(), batch())
@@ -86,24 +87,32 @@ def test_each_step_changes_only_its_own() -> None:
 
 def test_a_step_is_a_function_of_seed_and_number() -> None:
     ours, theirs = batch(), batch()
-    rows = [search_step(Searching())(step, seed, ours, theirs) for step, seed in ((3, 1), (3, 1))]
+    rows = [
+        search_step(alternating_search())(step, seed, ours, theirs)
+        for step, seed in ((3, 1), (3, 1))
+    ]
     assert rows[0] == rows[1]
-    other = [search_step(Searching())(step, seed, ours, theirs) for step, seed in ((4, 1), (3, 2))]
+    other = [
+        search_step(alternating_search())(step, seed, ours, theirs)
+        for step, seed in ((4, 1), (3, 2))
+    ]
     assert len({row["weight_loss"] for row in (rows[0], *other)}) == 3
 
 
 def test_a_single_candidate_is_refused_unless_forced() -> None:
     with pytest.raises(ValueError, match="select=1 leaves the logits without a gradient"):
-        Searching(select=1)
-    work = search_step(Searching(select=1, force=True, lambda_cost=0.0, arch_weight_decay=0.0))
+        alternating_search(select=1)
+    work = search_step(
+        alternating_search(select=1, force=True, lambda_cost=0.0, arch_weight_decay=0.0)
+    )
     before = work.net.alpha.detach().clone()
     work(0, 0, batch(), batch())
     assert torch.equal(before, work.net.alpha)
-    assert Searching(select=1, sampling="softmax").select == 1  # all are mixed anyway
+    assert alternating_search(select=1, sampling="softmax").select == 1  # all are mixed anyway
 
 
 def test_temperature() -> None:
-    cosine = Searching(tau_start=5.0, tau_end=1.0, tau_fall="cosine")
+    cosine = alternating_search(tau_start=5.0, tau_end=1.0, tau_fall="cosine")
     taus = [temperature(step, 5, cosine) for step in range(5)]
     assert taus == pytest.approx([5.0, 3 + 2**0.5, 3.0, 3 - 2**0.5, 1.0])
     assert temperature(0, 1, cosine) == 5.0
@@ -138,7 +147,7 @@ def test_the_multiplier_grows_until_the_cost_is_met() -> None:
 @pytest.mark.parametrize("budget", [0.15, 0.8])
 def test_the_cost_is_pulled_both_ways(pull: Any, budget: float) -> None:
     torch.manual_seed(0)
-    settings = Searching(epochs=8, batch_size=6, arch_lr=0.2, pull=pull)
+    settings = alternating_search(epochs=8, batch_size=6, arch_lr=0.2, pull=pull)
     found = search(tas.models.build("resnet20"), images(), budget, settings)
     first, last = (abs(found.history[i]["expected"] / found.budget.value - 1) for i in (0, -1))
     assert last < max(0.9 * first, 0.1)
@@ -147,7 +156,7 @@ def test_the_cost_is_pulled_both_ways(pull: Any, budget: float) -> None:
 def test_the_model_stays_as_it_is() -> None:
     model = tas.models.build("resnet20")
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    search(model, images(), 0.5, Searching(epochs=1, batch_size=10))
+    search(model, images(), 0.5, alternating_search(epochs=1, batch_size=10))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
@@ -164,7 +173,9 @@ def test_every_derived_shape_is_inside_the_band(name: str, budget: float, seed: 
     torch.manual_seed(seed)
     model = make()
     dataset = images(input_shape[1], count=40)
-    found = search(model, dataset, budget, Searching(epochs=1, batch_size=10), Session(seed=seed))
+    found = search(
+        model, dataset, budget, alternating_search(epochs=1, batch_size=10), Session(seed=seed)
+    )
     space = tas.Space.trace(model, input_shape)
     cost, full = tas.macs(space, found.shape), tas.macs(space, space.full)
     assert 0.95 * budget * full <= cost <= 1.05 * budget * full
@@ -268,7 +279,7 @@ def test_frozen_weights_stay_frozen() -> None:
     stem = model.get_submodule("stem.0")
     assert isinstance(stem, nn.Conv2d)
     stem.weight.requires_grad_(False)
-    settings = Searching(epochs=1, batch_size=10, sort=False)
+    settings = alternating_search(epochs=1, batch_size=10, sort=False)
     small = search(model, images(), 0.5, settings).network.get_parameter("stem.0.weight")
     assert torch.equal(small, stem.weight[: len(small)])
 
@@ -278,12 +289,12 @@ def test_a_search_from_scratch_forgets_the_weights() -> None:
     for seed in (0, 1):
         torch.manual_seed(seed)
         model = tas.models.build("resnet20")
-        settings = Searching(epochs=1, batch_size=10, start="scratch")
+        settings = alternating_search(epochs=1, batch_size=10, start="scratch")
         found.append(search(model, images(), 0.5, settings))
     first, second = (one.network.state_dict() for one in found)
     assert found[0].shape == found[1].shape
     assert all(torch.equal(value, second[name]) for name, value in first.items())
-    other = search(model, images(), 0.5, Searching(epochs=1, batch_size=10, sort=False))
+    other = search(model, images(), 0.5, alternating_search(epochs=1, batch_size=10, sort=False))
     stems = (one.model.state_dict()["stem.0.weight"] for one in (other, found[1]))
     assert not torch.equal(*stems)
 

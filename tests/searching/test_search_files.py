@@ -10,16 +10,16 @@ import torch
 from torch import nn
 
 import transformable as tas
+from support.searches import alternating_search
 from transformable.data import Dataset, from_tensors
 from transformable.runs.progress import Progress
 from transformable.runs.run_folder import Run
 from transformable.searching.search import Searched, search
-from transformable.settings import Searching
 from transformable.training import epoch_log
 from transformable.training.interrupts import Interrupted
 from transformable.training.session import Session
 
-SETTINGS = Searching(epochs=3, batch_size=4)
+SETTINGS = alternating_search(epochs=3, batch_size=4)
 STEPS = 3 * 5  # 20 images in each half
 
 

@@ -10,6 +10,7 @@ from torch import nn
 import transformable as tas
 from support.method_inputs import context
 from support.method_inputs import network as any_network
+from support.searches import alternating_search
 from transformable.costing.expected_cost import Expectation
 from transformable.methods import load_method
 from transformable.searching.sensitivity import Sensitivities, images_to_measure
@@ -102,12 +103,12 @@ def test_the_target_falls_to_the_budget() -> None:
 
 
 def trained(epochs: int) -> tas.Searching:
-    return tas.Searching(
+    return alternating_search(
         epochs=epochs,
         batch_size=12,
         lr=0.01,
         align="pad",
-        start="answers",
+        start="sensitivity",
         inherit=True,
     )
 

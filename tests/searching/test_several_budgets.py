@@ -11,6 +11,7 @@ from torch import Tensor
 
 import transformable as tas
 from support.method_inputs import images, network
+from support.searches import alternating_search
 from transformable.runs.progress import Progress
 from transformable.runs.run_folder import Run
 from transformable.searching import sensitivity
@@ -19,7 +20,9 @@ from transformable.settings import Searching
 from transformable.training.interrupts import Interrupted
 from transformable.training.session import Session
 
-EVEN = Searching(epochs=2, batch_size=6, lr=0.02, arch_lr=0.2, pull="multiplier", sharpen=5.0)
+EVEN = alternating_search(
+    epochs=2, batch_size=6, lr=0.02, arch_lr=0.2, pull="multiplier", sharpen=5.0
+)
 STEPS = 6  # 18 images in each half
 
 
@@ -80,7 +83,7 @@ def test_interrupted_it_continues_to_the_same_networks(tmp_path: Path, stop_at: 
 def test_stopped_while_sizes_are_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_at: int
 ) -> None:
-    settings = Searching(epochs=1, batch_size=12, align="pad", start="answers")
+    settings = alternating_search(epochs=1, batch_size=12, align="pad", start="sensitivity")
     whole = run_search(settings, tmp_path / "whole")
     measured, divergence = 0, sensitivity.divergence
 
@@ -103,7 +106,7 @@ def test_stopped_while_sizes_are_measured(
 
 
 def test_from_answers_each_budget_is_measured_from_the_one_before() -> None:
-    settings = Searching(epochs=0, batch_size=12, align="pad", start="answers")
+    settings = alternating_search(epochs=0, batch_size=12, align="pad", start="sensitivity")
     large, small = run_search(settings)
     assert large.epochs == small.epochs == 0
     assert large.budget.low <= large.derived.cost <= large.budget.high
@@ -116,7 +119,9 @@ def test_sizes_without_the_full_ones() -> None:
     net, _ = network("resnet20")
     net.train()
     space = tas.Space.trace(net, (3, 8, 8), ratios=(0.3, 0.6))
-    settings = Searching(epochs=0, batch_size=12, align="pad", start="answers", sort=False)
+    settings = alternating_search(
+        epochs=0, batch_size=12, align="pad", start="sensitivity", sort=False
+    )
     found = tas.search(net, images(), 0.2, settings, space=space)
     assert found.budget.low <= found.derived.cost <= found.budget.high
     assert net.training  # the network is left as it was

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import transformable as tas
+from support.searches import alternating_search
 from transformable.costing.budget import Budget
 from transformable.searching.search import images_of, make_supernet
 from transformable.searching.search_step import SearchStep
@@ -15,7 +16,7 @@ from transformable.settings import Searching
 from transformable.task import kd_loss
 from transformable.training.devices import make_fabric
 
-SETTINGS = Searching(
+SETTINGS = alternating_search(
     epochs=1,
     lr=0.1,
     warmup_epochs=0.0,
@@ -77,7 +78,7 @@ def test_both_descend_the_loss_of_one_batch(with_teacher: bool) -> None:
 
 
 def test_held_sizes_do_not_learn() -> None:
-    work = search_step(Searching(epochs=1, hold_epochs=0.1))
+    work = search_step(alternating_search(epochs=1, hold_epochs=0.1))
     before = work.net.alpha.detach().clone()
     row = work(0, 0, batch())
     assert torch.equal(work.net.alpha, before)
@@ -87,7 +88,7 @@ def test_held_sizes_do_not_learn() -> None:
 
 
 def test_probabilities_sharpen_in_each_part() -> None:
-    work = search_step(Searching(epochs=1, sharpen=100.0, tau_start=2.0, tau_end=1.0))
+    work = search_step(alternating_search(epochs=1, sharpen=100.0, tau_start=2.0, tau_end=1.0))
     rows = {}
     for budget, part in ((0.7, range(5)), (0.5, range(5, 10))):
         work.aim_at(Budget.of(budget, work.net.space), part)
@@ -104,7 +105,7 @@ def test_probabilities_sharpen_in_each_part() -> None:
 
 def test_shared_images_are_all_of_them() -> None:
     data = tas.data.load("digits", validation=0.05)
-    [shared] = images_of(data.train, Searching(images="shared"), seed=0)
+    [shared] = images_of(data.train, alternating_search(images="shared"), seed=0)
     assert len(shared) == len(data.train)
-    halves = images_of(data.train, Searching(), seed=0)
+    halves = images_of(data.train, alternating_search(), seed=0)
     assert sum(map(len, halves)) == len(data.train)

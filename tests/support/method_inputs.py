@@ -5,9 +5,9 @@ from torch import nn
 
 import transformable as tas
 from support.networks import AND_MOBILENET, randomise
+from support.searches import alternating_search
 from transformable.data import Dataset, from_tensors
 from transformable.methods import Context
-from transformable.settings import Searching
 from transformable.training.session import Session
 
 
@@ -47,7 +47,7 @@ def context(size: int = 8, seed: int = 0, epochs: int = 2) -> Context:
     """What a method gets in a test."""
     return Context(
         dataset=images(size),
-        searching=Searching(epochs=epochs, batch_size=12, lr=0.02),
+        searching=alternating_search(epochs=epochs, batch_size=12, lr=0.02),
         session=Session(seed=seed),
     )
 

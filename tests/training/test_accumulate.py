@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from support.searches import alternating_search
 from transformable import Space, Training
 from transformable.costing.budget import Budget
 from transformable.data import from_tensors
 from transformable.searching.search import make_supernet
 from transformable.searching.search_step import SearchStep
-from transformable.settings import Searching
 from transformable.training.devices import make_fabric
 from transformable.training.train import train
 
@@ -60,7 +60,9 @@ def test_a_search_step_in_parts_is_the_step(shared: bool) -> None:
     for accumulate in (1, 3):
         model = network()
         space = Space.trace(model, (3, 8, 8))
-        settings = Searching(epochs=1, batch_size=11, lr=0.1, accumulate=accumulate, arch_lr=0.1)
+        settings = alternating_search(
+            epochs=1, batch_size=11, lr=0.1, accumulate=accumulate, arch_lr=0.1
+        )
         net = make_supernet(model, space, settings, seed=0).train()
         step = SearchStep(net, Budget.of(0.5, space), settings, 10, make_fabric("cpu"))
         batches = [images(11)] if shared else [images(11), images(11)]

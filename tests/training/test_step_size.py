@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 import transformable as tas
+from support.searches import alternating_search
 from transformable.data import Dataset, from_tensors
-from transformable.settings import Distilling, Searching, Training, Transfer
+from transformable.settings import Distilling, Training, Transfer
 from transformable.training.step_size import filter_size, with_learning_rate
 
 
@@ -100,11 +101,13 @@ def test_a_student_that_starts_fresh_takes_large_steps(transfer: Transfer) -> No
 
 def test_a_search_and_a_training_learn_too() -> None:
     net = tas.models.build("resnet20", num_classes=2)
-    found = tas.search(net, data(), 0.5, Searching(epochs=2, batch_size=8, lr=0, warmup_epochs=0))
+    found = tas.search(
+        net, data(), 0.5, alternating_search(epochs=2, batch_size=8, lr=0, warmup_epochs=0)
+    )
     lr = with_learning_rate(Training(lr=0), net).lr
     # of four steps of a cosine, over halves of one batch each, the first is the highest
     assert found.history[0]["lr"] == pytest.approx(lr)
-    fresh = Searching(epochs=2, batch_size=8, lr=0, warmup_epochs=0, start="scratch")
+    fresh = alternating_search(epochs=2, batch_size=8, lr=0, warmup_epochs=0, start="scratch")
     assert tas.search(net, data(), 0.5, fresh).history[0]["lr"] == pytest.approx(0.1)
     trained = copy.deepcopy(net)
     tas.train(trained, data(), Training(epochs=1, batch_size=8, lr=0, warmup_epochs=0))

@@ -33,11 +33,13 @@ import json
 import sys
 from pathlib import Path
 import torch
+from dataclasses import replace
 from lightning_fabric import Fabric
 from torch import nn
-from transformable import Distilling, Searching, Space, Training, prune
+from transformable import Distilling, Space, Training, prune
 from transformable.data import from_tensors
 from transformable.costing.budget import Budget
+from transformable.presets import alternating
 from transformable.searching import search_step
 from transformable.searching.search import make_supernet
 from transformable.searching.search_step import SearchStep
@@ -52,7 +54,7 @@ def searched(fabric, norm=nn.Identity, batch=8, tampered=False):
     ).double()
     space = Space.trace(net.float(), (3, 8, 8))
     net.double()
-    settings = Searching(epochs=2, batch_size=batch)
+    settings = replace(alternating(), epochs=2, batch_size=batch, warmup_epochs=0.5)
     supernet = make_supernet(net, space, settings, 0).double()
     step = SearchStep(supernet, Budget.of(0.5, space), settings, 10, fabric)
     own, drawn = slice(fabric.global_rank, None, fabric.world_size), []

@@ -41,7 +41,7 @@ def search_phases(
     labels = fabric.to_device(sample.labels)
     teacher = copy.deepcopy(model).to(fabric.device).eval().requires_grad_(False)
     net = make_supernet(model, space, settings, 0).to(fabric.device).train()
-    answers = teacher if settings.targets == "answers" else None
+    answers = teacher if settings.targets == "teacher" else None
     search_step = SearchStep(
         net, budgets[0], settings, steps, fabric, task=dataset.task, teacher=answers
     )
@@ -65,7 +65,7 @@ def search_phases(
     phases = [
         Phase(name="searching", step=search, images=settings.epochs * steps * size, at_once=at_once)
     ]
-    if settings.start == "answers":
+    if settings.start == "sensitivity":
         count = sum(len(sizes) - 1 for sizes in space.candidates.values()) + 1
         measured = 0.0
         cost = full = budgets[0].cost(space, space.full)

@@ -75,7 +75,7 @@ class FallingTarget:
 
     def _begin(self) -> None:
         self._aim(len(self.found))
-        if self._settings.start == "answers":
+        if self._settings.start == "sensitivity":
             net, space = self._step.net, self._step.net.space
             train, seed = self._dataset.train, self._session.seed
             images = sample_images(train, images_to_measure(space, len(train)), seed).images

@@ -144,7 +144,7 @@ def search_all(
         steps,
         fabric,
         task=dataset.task,
-        teacher=teacher if settings.targets == "answers" else None,
+        teacher=teacher if settings.targets == "teacher" else None,
         epochs_after=epochs_after,
     )
     target = FallingTarget(
@@ -161,7 +161,7 @@ def search_all(
         state = checkpointer.restore()
         files.restore(state)
         log = EpochLog(state, on_flush=files.append_steps)
-        if settings.start == "answers" and not state.step:
+        if settings.start == "sensitivity" and not state.step:
             progress.start("measuring sizes", 0, 0)
             target.at(0)
             return_freed_memory()
@@ -209,7 +209,7 @@ def search_all(
 
 def _asks_to_sort(settings: Searching) -> bool:
     """Whether channels are sorted by the answers of the network, which takes images."""
-    return settings.sort and settings.start == "answers"
+    return settings.sort and settings.start == "sensitivity"
 
 
 def _prepared(

@@ -230,7 +230,8 @@ def frozen(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
 def temperature(step: int, total: int, settings: Searching) -> float:
     """The temperature of a step: from `tau_start` at the first to `tau_end` at the last.
 
-    >>> [round(temperature(step, 5, Searching()), 3) for step in range(5)]
+    >>> settings = Searching(tau_start=10.0, tau_end=0.1)
+    >>> [round(temperature(step, 5, settings), 3) for step in range(5)]
     [10.0, 7.525, 5.05, 2.575, 0.1]
     """
     part = step / max(1, total - 1)

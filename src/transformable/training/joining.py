@@ -31,8 +31,8 @@ def join_processes(fabric: Fabric) -> None:
         backend = "nccl" if fabric.device.type == "cuda" else "gloo"
         own = PrefixStore(word, shared)
         torch.distributed.init_process_group(backend, store=own, rank=rank, world_size=world)
-        if backend == "nccl":  # it complains otherwise
-            atexit.register(torch.distributed.destroy_process_group)
+        # or its threads may be there still when the interpreter ends, which aborts the process
+        atexit.register(torch.distributed.destroy_process_group)
     fabric.launch()
 
 
