@@ -5,7 +5,10 @@ import torch
 from torch import nn
 
 from transformable.data import Info, from_tensors
-from transformable.training.checks import check_outputs
+from transformable.timing.parts import find_parts
+from transformable.tracing.space import Space
+from transformable.training.checks import check_outputs, check_task
+from transformable.training.evaluate import evaluate
 from transformable.training.train import train
 
 
@@ -43,3 +46,24 @@ def test_weights_that_are_not_numbers_are_named() -> None:
         train(model, data)
     with pytest.raises(ValueError, match=message):
         check_outputs(model, data.info)
+
+
+def frozen_norm() -> nn.Module:
+    """A network in training mode, with a norm that its user has put into evaluation mode."""
+    network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 2))
+    network.train()[1].eval()
+    return network
+
+
+def test_every_module_is_in_its_own_mode_after_an_evaluation() -> None:
+    network = frozen_norm()
+    modes = [module.training for module in network.modules()]
+    assert modes == [True, True, False, True, True]
+    images = torch.rand(4, 1, 8, 8), torch.tensor([0, 1, 0, 1])
+    dataset = from_tensors(images, images, validation=0)
+    evaluate(network, dataset.test)
+    assert [module.training for module in network.modules()] == modes
+    check_task(network, dataset)
+    assert [module.training for module in network.modules()] == modes
+    find_parts(network, Space.trace(network, (1, 8, 8)))
+    assert [module.training for module in network.modules()] == modes

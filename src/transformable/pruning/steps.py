@@ -15,7 +15,7 @@ from torch import nn
 
 from ..atomic_files import write_whole
 from ..costing.budget import BandError, Budget, describe_cost, settle
-from ..layers import initialise
+from ..layers import in_mode, initialise
 from ..methods import Context, MethodResult
 from ..networks.blueprint import Blueprint
 from ..networks.weights import load_weights
@@ -183,12 +183,12 @@ def _shared_search(job: PruningJob, budget: Budget, context: Context) -> Iterato
 
 def _recalibrate(network: nn.Module, context: Context) -> None:
     """Give the batch norms of a network whose channels were cut the statistics that it has now."""
-    session, training = context.session, network.training
+    session = context.session
     size = min(BATCH, context.searching.images_at_once)  # photos are large
     sample = whole_batches(context.dataset.train, RECALIBRATED, session.seed, size)
     batches = (x for x, _ in sample)
-    with preserve_random_state(session.fabric):
-        recalibrate(network, batches, session.fabric).cpu().train(training)
+    with preserve_random_state(session.fabric), in_mode(network, training=False):
+        recalibrate(network, batches, session.fabric).cpu()
 
 
 def train_student(

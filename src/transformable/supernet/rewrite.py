@@ -14,6 +14,7 @@ from torch import fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from ..layers import in_mode
 from ..resizing import MATRICES
 from ..shape import Shape
 from ..slimming.slim import revive_dropout, slim
@@ -25,7 +26,6 @@ from ..tracing.layouts import (
     Layout,
     StageOutput,
 )
-from ..tracing.network_graph import in_mode
 from ..tracing.probing import children_behind_norm
 from ..tracing.reader import Layer
 from ..tracing.space import Space

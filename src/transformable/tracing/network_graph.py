@@ -4,7 +4,6 @@ import inspect
 import operator
 import traceback
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -24,7 +23,6 @@ __all__ = [
     "NodeCall",
     "TracedGraph",
     "described",
-    "in_mode",
     "inside",
     "path_of",
     "trace_graph",
@@ -170,18 +168,6 @@ def _has_two_modes(module: nn.Module) -> bool:
         return "training" in inspect.getsource(type(module).forward)
     except (OSError, TypeError):
         return False
-
-
-@contextmanager
-def in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
-    """The network in training or evaluation mode, and each module back in its mode afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.train(training)
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
 
 
 def trace_graph(

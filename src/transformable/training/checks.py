@@ -1,13 +1,12 @@
 """Checks before any training: the network fits the images and the task of the dataset."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..data import Dataset, Info
+from ..layers import in_mode
 from ..task import Classification, Task
 from ..user_code import first_line
 
@@ -48,7 +47,7 @@ def try_out(model: nn.Module, dataset: Dataset) -> None:
         x, y = next(dataset.train.ordered(min(TRIED, len(dataset.train))))
         return x.to(device), y.to(device)
 
-    with _evaluating(model):
+    with in_mode(model, training=False):
         dataset.task.try_out(model, first_images)
 
 
@@ -64,7 +63,7 @@ def check_outputs(model: nn.Module, info: Info, task: Task | None = None) -> Non
             "bf16-mixed to compute in bfloat16"
         )
     try:
-        with torch.no_grad(), _evaluating(model):
+        with torch.no_grad(), in_mode(model, training=False):
             output = model(torch.zeros(1, *info.input_shape, device=like.device))
     except Exception as error:
         size = "x".join(map(str, info.input_shape))
@@ -96,13 +95,3 @@ def check_teacher(teacher: nn.Module, info: Info, task: Task | None = None) -> N
         check_outputs(teacher, info, task)
     except ValueError as error:
         raise ValueError(f"the teacher does not fit: {error}") from None
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)

@@ -8,6 +8,7 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from ..data import Split
+from ..layers import in_mode
 from ..task import Classification, Task
 from .devices import make_fabric, sum_over_processes
 from .processes import share_buffers
@@ -39,24 +40,19 @@ def evaluate(
     """
     fabric, task = fabric or make_fabric(), task or Classification()
     model.to(fabric.device)
-    was_training = model.training
-    model.eval()
     exact = torch.float32 if fabric.device.type == "mps" else torch.float64
     sums = torch.zeros(2 + len(task.scores), dtype=exact, device=fabric.device)
-    try:
-        with torch.no_grad():
-            share_buffers(fabric, model)
-            batches = split.ordered(batch_size, rank=fabric.global_rank, world=fabric.world_size)
-            for done, (x, y) in enumerate(batches, start=1):
-                if len(x):  # there may be fewer images than processes
-                    (x, y) = fabric.to_device((x, y))
-                    with fabric.autocast():
-                        found = task.sums(model, x, y)
-                    sums += torch.cat([found, found.new_tensor([len(x)])]).to(sums)
-                if after_batch is not None:
-                    after_batch(done)
-    finally:
-        model.train(was_training)
+    with torch.no_grad(), in_mode(model, training=False):
+        share_buffers(fabric, model)
+        batches = split.ordered(batch_size, rank=fabric.global_rank, world=fabric.world_size)
+        for done, (x, y) in enumerate(batches, start=1):
+            if len(x):  # there may be fewer images than processes
+                (x, y) = fabric.to_device((x, y))
+                with fabric.autocast():
+                    found = task.sums(model, x, y)
+                sums += torch.cat([found, found.new_tensor([len(x)])]).to(sums)
+            if after_batch is not None:
+                after_batch(done)
     (loss, *scores, n) = sum_over_processes(fabric, sums).tolist()
     if n == 0:
         raise ValueError("there are no images to evaluate on")
