@@ -88,7 +88,7 @@ def test_like_reasons_are_shown_once(capsys: pytest.CaptureFixture[str], tmp_pat
     lines = [line for line in capsys.readouterr().out.splitlines() if "width:" in line]
     assert lines == [
         "2.0 and 2 more keep their width: '2.1' is over the channels",
-        "0 and 1 more keep their width: '1' does not treat each channel by itself",
+        "0 and 1 more keep their width: '1' mixes channels",
     ]
 
 

@@ -194,7 +194,7 @@ def test_datasets_that_do_not_fit_together() -> None:
         from_datasets(items, [(x[:, :2], y) for x, y in items])
     with pytest.raises(ValueError, match="scale both alike"):
         from_datasets(items, [(255 * x, y) for x, y in items])
-    with pytest.raises(ValueError, match="-1 workers are impossible"):
+    with pytest.raises(ValueError, match="workers must be 0 or more, not -1"):
         from_datasets(items, workers=-1)
     with pytest.raises(ValueError, match="there is an objective but no score; give both"):
         from_datasets(items, objective=objective)

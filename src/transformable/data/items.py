@@ -188,7 +188,7 @@ def from_datasets(
     Dataset(list: 36 training, 4 validation and 10 test images of 3x8x8, 2 classes)
     """
     if workers < 0:
-        raise ValueError(f"{workers} workers are impossible; give 0 or more")
+        raise ValueError(f"workers must be 0 or more, not {workers}")
     task = own_task(objective, score) or Classification()
     whole = _split(train, "train", workers)
     tested = None if test is None else _split(test, "test", workers)

@@ -268,8 +268,8 @@ def per_channel(name: str, values: Values, channels: int) -> tuple[float, ...]:
         )
     for value in numbers:
         if not math.isfinite(value) or (name == "std" and value <= 0):
-            limits = "above 0" if name == "std" else "that are finite"
-            raise ValueError(f"{name} {value:g} is impossible; give numbers {limits}")
+            limits = "above 0" if name == "std" else "finite"
+            raise ValueError(f"{name} must be {limits}, not {value:g}")
     return tuple(map(float, numbers)) * (channels // len(numbers))
 
 
