@@ -221,7 +221,7 @@ def test_impossible_batch_sizes(size: int) -> None:
         split.shuffled(size, seed=0, epoch=0)
     with pytest.raises(ValueError, match=f"batch size must be 1 or more, not {size}"):
         split.ordered(size)
-    with pytest.raises(ValueError, match=f"batch size {size}"):
+    with pytest.raises(ValueError, match=f"batch size must be 1 or more, not {size}"):
         split.steps(size)
 
 

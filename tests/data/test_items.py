@@ -177,7 +177,7 @@ IMAGE = torch.rand(1, 4, 4)
         ([(IMAGE, 1), (IMAGE[:, :2], 0)], "images of (1, 2, 4) and of (1, 4, 4) are in one batch"),
         ([(IMAGE, 0.5)] * 4, "is float32 of shape (); give the number of a class, or an objective"),
         ([(IMAGE, [1, 2])] * 4, "is int64 of shape (2,); give the number of a class"),
-        ([(IMAGE, 3)] * 4, "y_train has no label 0 but has 3"),
+        ([(IMAGE, 3)] * 4, "the train dataset has no label 0 but has 3"),
         ([], "the train dataset has no items"),
     ],
 )

@@ -276,4 +276,5 @@ def _class_names(items: Any, train: ItemSplit, test: ItemSplit | None) -> tuple[
     highest = max(int(train.labels.max()), int(test_labels.max()))
     if isinstance(names, Sequence) and not isinstance(names, str) and len(names) > highest:
         return tuple(map(str, names))
-    return tuple(map(str, range(count_classes(train.labels, test_labels))))
+    count = count_classes(train.labels, test_labels, "the train dataset", "the test dataset")
+    return tuple(map(str, range(count)))
