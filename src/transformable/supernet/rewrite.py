@@ -16,7 +16,6 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from ..layers import in_mode
 from ..resizing import MATRICES
-from ..shape import Shape
 from ..slimming.slim import revive_dropout, slim
 from ..tracing.cuts import part_name
 from ..tracing.layouts import (
@@ -39,8 +38,7 @@ __all__ = ["rewrite"]
 
 def rewrite(model: nn.Module, space: Space) -> RewrittenNetwork:
     """Rewrite a copy of a network, at the largest candidate widths of a space."""
-    widest = {name: sizes[-1] for name, sizes in space.widths.items()}
-    network = slim(model, space, Shape(widest, space.full.depths))
+    network = slim(model, space, space.largest)
     # an add of different widths is a plain add here, also where slim will project
     residual: Literal["tied", "pad"] = "tied" if space.residual == "tied" else "pad"
     traced = space.retrace(network, residual)
