@@ -257,7 +257,8 @@ def test_a_loss_that_is_not_a_number_ends_in_one_line(
     monkeypatch.setattr(distill, "with_answers", nan)
     assert run(folder, "--out=nan") == 2
     error = capsys.readouterr().err
-    assert "the loss is not a finite number" in error
+    assert "the loss is not a finite number at step 22 of the training of the small netw" in error
+    assert ", chosen from the size of its filters); use a lower student.lr, or more" in error
     assert error.count("\n") == 1
     assert (folder / "nan" / "search" / "shape.json").is_file()
     assert tas.load(folder / "nan" / "teacher", trust=True)

@@ -11,6 +11,7 @@ from ..runs.once import once
 from ..runs.progress import Progress, Titled
 from ..runs.run_folder import Run
 from .devices import make_fabric
+from .divergence import TrainingName
 from .memory import return_freed_memory
 
 __all__ = ["MOVABLE", "Session"]
@@ -37,14 +38,17 @@ class Session:
     """The longest time between two checkpoints; there is one after each epoch too."""
     progress: Progress = field(default_factory=Progress)
     """Who is told how far the work is."""
+    training: TrainingName = field(default_factory=TrainingName)
+    """What a training is called where it fails."""
 
     def rank(self) -> dict[str, int]:
         """Which of the processes this one is, and how many there are, as batches are asked for."""
         return {"rank": self.fabric.global_rank, "world": self.fabric.world_size}
 
-    def titled(self, title: str) -> "Session":
+    def titled(self, title: str, training: TrainingName | None = None) -> "Session":
         """The same session, whose progress has this title in front."""
-        return replace(self, progress=Titled(title, self.progress))
+        progress = Titled(title, self.progress)
+        return replace(self, progress=progress, training=training or self.training)
 
     def once(
         self,
