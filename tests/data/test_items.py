@@ -174,6 +174,7 @@ IMAGE = torch.rand(1, 4, 4)
         ([(IMAGE, {"box": 1})] * 4, "item 0 of the train dataset is (Tensor, dict); give tensors"),
         ([(IMAGE.byte(), 1)] * 4, "has an image of uint8 (1, 4, 4); give float32"),
         ([(IMAGE[0], 1)] * 4, "has an image of float32 (4, 4); give float32 (channels, height"),
+        ([(IMAGE[0], 1)] * 4, "; (C, 1, L) for a signal (C, L), with a network whose forward begi"),
         ([(IMAGE, 1), (IMAGE[:, :2], 0)], "images of (1, 2, 4) and of (1, 4, 4) are in one batch"),
         ([(IMAGE, 0.5)] * 4, "is float32 of shape (); give the number of a class, or an objective"),
         ([(IMAGE, [1, 2])] * 4, "is int64 of shape (2,); give the number of a class"),

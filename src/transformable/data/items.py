@@ -132,9 +132,13 @@ def _image_and_target(item: Any, where: str) -> tuple[Tensor, Tensor]:
         kinds = ", ".join(type(part).__name__ for part in item)
         raise ValueError(f"{where} is ({kinds}); give tensors, arrays or numbers") from None
     if image.ndim != 3 or not image.is_floating_point():
+        signal = (
+            ": (1, H, W) for a grey image; (C, 1, L) for a signal (C, L), with a network whose "
+            "forward begins with x = x.squeeze(2)"
+        )
         raise ValueError(
             f"{where} has an image of {str(image.dtype)[6:]} {tuple(image.shape)}; give float32 "
-            "(channels, height, width), scaled as the network wants it"
+            "(channels, height, width), scaled as the network wants it" + signal * (image.ndim == 2)
         )
     return image.float(), target.float() if target.is_floating_point() else target
 
