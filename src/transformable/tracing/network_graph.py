@@ -22,6 +22,7 @@ __all__ = [
     "ModuleCall",
     "NodeCall",
     "TracedGraph",
+    "check_not_wrapped",
     "described",
     "inside",
     "path_of",
@@ -170,11 +171,21 @@ def _has_two_modes(module: nn.Module) -> bool:
         return False
 
 
+def check_not_wrapped(model: nn.Module) -> None:
+    """Raise a ValueError if this is no network but something around one."""
+    parallel = nn.DataParallel, nn.parallel.DistributedDataParallel
+    inner = "module" if isinstance(model, parallel) else "_orig_mod"  # that of torch.compile
+    if isinstance(model, parallel) or hasattr(model, inner):
+        kind = type(model).__name__
+        raise ValueError(f"the model is {kind}, around a network; give the network: net.{inner}")
+
+
 def trace_graph(
     model: nn.Module, input_shape: tuple[int, ...], leaf: Collection[str] = ()
 ) -> TracedGraph:
     """The graph of the network for images of this shape; the modules called in `leaf` are kept
     whole."""
+    check_not_wrapped(model)
     modules = dict(model.named_modules())
     for name, module in modules.items():
         if isinstance(module, torch.jit.ScriptModule):

@@ -8,17 +8,23 @@ from torch import Tensor, nn
 from ..data import Dataset, Info
 from ..layers import in_mode
 from ..task import Classification, Task
+from ..tracing.network_graph import check_not_wrapped
 from ..user_code import first_line
 
 __all__ = [
     "check_model",
     "check_outputs",
+    "check_settings",
     "check_task",
     "check_teacher",
     "check_weights",
     "try_out",
 ]
 
+SIGNALS = (
+    "; give signals (N, C, L) as (N, C, 1, L), by x.unsqueeze(2), and a network whose forward "
+    "begins with x = x.squeeze(2)"
+)
 TRIED = 8  # images that an objective and a score are tried on
 
 
@@ -30,6 +36,17 @@ def check_model(model: Any) -> None:
         )
     if not isinstance(model, nn.Module):
         raise ValueError(f"the model is {type(model).__name__}; give a torch.nn.Module")
+    check_not_wrapped(model)
+
+
+def check_settings(name: str, given: Any, kind: type) -> None:
+    """Raise a ValueError unless the settings are of this kind, or None, which stands for the
+    default."""
+    if given is not None and not isinstance(given, kind):
+        raise ValueError(
+            f"{name} is {type(given).__name__}; give tas.{kind.__name__}(epochs=...), or leave it "
+            "out"
+        )
 
 
 def check_task(model: nn.Module, dataset: Dataset) -> None:
@@ -67,8 +84,10 @@ def check_outputs(model: nn.Module, info: Info, task: Task | None = None) -> Non
             output = model(torch.zeros(1, *info.input_shape, device=like.device))
     except Exception as error:
         size = "x".join(map(str, info.input_shape))
+        signals = any(isinstance(module, nn.Conv1d) for module in model.modules())
         raise ValueError(
             f"the model cannot take {info.name}'s images of {size}: {first_line(error)}"
+            + SIGNALS * signals
         ) from error
     (task or Classification()).check_output(output, info.name, info.num_classes)
 

@@ -14,10 +14,21 @@ from .devices import make_fabric
 from .divergence import TrainingName
 from .memory import return_freed_memory
 
-__all__ = ["MOVABLE", "Session"]
+__all__ = ["MOVABLE", "Session", "check_seed"]
 
 MOVABLE = frozenset({"data_dir"})
 """Settings of a part of a job that may differ when it is continued: the images may have moved."""
+
+
+def check_seed(seed: Any) -> None:
+    """Raise a ValueError unless a seed is an integer.
+
+    >>> check_seed("a")
+    Traceback (most recent call last):
+    ValueError: seed must be an integer, not 'a'
+    """
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise ValueError(f"seed must be an integer, not {seed!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +51,9 @@ class Session:
     """Who is told how far the work is."""
     training: TrainingName = field(default_factory=TrainingName)
     """What a training is called where it fails."""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
 
     def rank(self) -> dict[str, int]:
         """Which of the processes this one is, and how many there are, as batches are asked for."""

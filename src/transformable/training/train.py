@@ -17,7 +17,7 @@ from ..seeds import generator
 from ..settings import Training
 from ..task import Objective, Task
 from .checkpoints import Checkpointer, LoopState
-from .checks import check_model, check_weights, try_out
+from .checks import check_model, check_settings, check_weights, try_out
 from .devices import sum_over_processes
 from .epoch_log import EpochLog, Row
 from .evaluate import evaluate
@@ -79,6 +79,7 @@ def train(
     >>> train(net, from_tensors(images, images), Training(epochs=5, batch_size=4)).accuracy
     1.0
     """
+    check_settings("settings", settings, Training)
     settings = settings or Training()
     session = session or Session()
     check_model(model)
