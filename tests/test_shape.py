@@ -1,5 +1,7 @@
 import json
+from typing import Any
 
+import numpy as np
 import pytest
 
 from transformable import Shape
@@ -44,10 +46,16 @@ def test_a_shape_does_not_change_with_the_dict_it_was_made_from() -> None:
     [
         (
             '{"widths": {"a": 0}, "depths": {}}',
-            "the width of 'a' must be an integer of 1 or more, not 0",
+            "the width of 'a' must be an integer from 1 to 1,000,000, not 0",
         ),
-        ('{"widths": {"a": 1.5}}', "the width of 'a' must be an integer of 1 or more, not 1.5"),
-        ('{"widths": {"a": true}}', "the width of 'a' must be an integer of 1 or more, not True"),
+        (
+            '{"widths": {"a": 1.5}}',
+            "the width of 'a' must be an integer from 1 to 1,000,000, not 1.5",
+        ),
+        (
+            '{"widths": {"a": true}}',
+            "the width of 'a' must be an integer from 1 to 1,000,000, not True",
+        ),
         ('{"widths": {}, "depths": {"s": -1}}', "the depth of 's' must be"),
         ('{"widths": {"a": 2}, "channels": {"a": [0]}}', "1 channels of 'a', but its width is 2"),
         ('{"widths": {"a": 2}, "channels": {"a": [1, 0]}}', "must be sorted, each once"),
@@ -63,3 +71,14 @@ def test_impossible_values_are_named(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message) as error:
         Shape.from_json(text)
     assert "\n" not in str(error.value)
+
+
+def test_integers_of_numpy_become_plain_ones() -> None:
+    chosen = tuple(np.array([0, 2]))
+    width: Any = np.int64(2)
+    shape = Shape({"a": width}, {}, {"a": chosen})
+    assert shape.to_json() == '{"widths": {"a": 2}, "depths": {}, "channels": {"a": [0, 2]}}'
+    with pytest.raises(ValueError, match="the channels of 'a' must be integers of 0 or more"):
+        Shape({"a": 1}, {}, {"a": (True,)})
+    with pytest.raises(ValueError, match="must be an integer from 1 to 1,000,000, not 2000000"):
+        Shape({"a": 2_000_000})

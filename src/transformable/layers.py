@@ -1,6 +1,7 @@
-"""Adds of tensors of different widths, dropped blocks, and how layers are initialised."""
+"""Adds of tensors of different widths, dropped blocks, and how layers start and change mode."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -8,7 +9,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
-__all__ = ["PaddedAdd", "Skipped", "initialise"]
+__all__ = ["PaddedAdd", "Skipped", "in_mode", "initialise"]
+
+
+@contextmanager
+def in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
+    """The network in training or evaluation mode, and each module back in its mode afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.train(training)
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
 
 
 class PaddedAdd(nn.Module):

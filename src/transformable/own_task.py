@@ -33,11 +33,9 @@ FLOOR = 1e-6  # least variance of an output, as a share of its mean square
 class OwnTask(Task):
     """An objective and a score of a user's own; the outputs are any tensor (N, ...).
 
-    Outputs are compared by their squared distance, each channel in units of its variance over the
-    images, so that it is 1 for a network that gives the mean of the answers to every image. In
-    training that counts as much as what is at stake there: what the objective is worse by for such
-    a network than for the teacher. So no unit matters, and the learning rate is that of the
-    objective.
+    Outputs are compared by squared error per channel divided by its variance. The distillation term
+    is scaled by the rise of the objective when every output is replaced by the teacher's mean
+    output. The search and the channel sorting use the same distance.
     """
 
     own_objective: OwnObjective

@@ -39,10 +39,10 @@ class Shape:
                 raise ValueError(f"{what} must map names to sizes, not be {getattr(self, what)!r}")
         for what, sizes in (("width", self.widths), ("depth", self.depths)):
             for name, size in sizes.items():
-                whole = isinstance(size, Integral) and not isinstance(size, bool)
-                if not whole or not 1 <= size <= LARGEST:
+                if not _is_integer(size) or not 1 <= size <= LARGEST:
                     raise ValueError(
-                        f"the {what} of {name!r} must be an integer of 1 or more, not {size!r}"
+                        f"the {what} of {name!r} must be an integer from 1 to {LARGEST:,}, not "
+                        f"{size!r}"
                     )
             # plain integers, also if they were given as numpy's
             object.__setattr__(self, f"{what}s", {name: int(size) for name, size in sizes.items()})
@@ -51,8 +51,9 @@ class Shape:
                 raise ValueError(f"the channels of {name!r} must be a list, not {indexes!r}")
         channels = {name: tuple(indexes) for name, indexes in self.channels.items()}
         for name, indexes in channels.items():
-            if any(type(i) is not int or i < 0 for i in indexes):
+            if not all(_is_integer(i) and i >= 0 for i in indexes):
                 raise ValueError(f"the channels of {name!r} must be integers of 0 or more")
+            indexes = channels[name] = tuple(map(int, indexes))
             if list(indexes) != sorted(set(indexes)):
                 raise ValueError(f"the channels of {name!r} must be sorted, each once")
             if self.widths.get(name) != len(indexes):
@@ -114,3 +115,8 @@ class Shape:
         if unknown:
             raise ValueError(f"a shape has no {min(unknown)!r}; it has widths, depths, channels")
         return cls(**record)
+
+
+def _is_integer(value: Any) -> bool:
+    """Whether it is a whole number, also one of numpy's, but no truth value."""
+    return isinstance(value, Integral) and not isinstance(value, bool)

@@ -88,7 +88,7 @@ def test_like_reasons_are_shown_once(capsys: pytest.CaptureFixture[str], tmp_pat
     lines = [line for line in capsys.readouterr().out.splitlines() if "width:" in line]
     assert lines == [
         "2.0 and 2 more keep their width: '2.1' is over the channels",
-        "0 and 1 more keep their width: '1' does not treat each channel by itself",
+        "0 and 1 more keep their width: '1' mixes channels",
     ]
 
 
@@ -99,12 +99,18 @@ def test_like_reasons_are_shown_once(capsys: pytest.CaptureFixture[str], tmp_pat
         (["--data", "cifar11"], "unknown dataset 'cifar11'; did you mean 'cifar10'"),
         (["--published", "ResNet20"], "unknown published network 'ResNet20'"),
         (["--shape", "none.json"], "cannot read shape file none.json: No such file or directory"),
-        (["--shape", "ZERO"], "the width of 'stem.0' must be an integer of 1 or more, not 0"),
+        (
+            ["--shape", "ZERO"],
+            "the width of 'stem.0' must be an integer from 1 to 1,000,000, not 0",
+        ),
         (["--shape", "OTHER"], "the network has no layer 'conv9' that may change"),
         (["--shape", "a", "--published", "b"], "give --shape or --published, not both"),
         (["--published", "C010-ResNet20", "--model", "resnet56"], "has its own --model and --data"),
         (["--size", "1000000"], "does not take an input of (3, 1000000, 1000000)"),
-        (["--shape", "HUGE"], "the width of 'stem.0' must be an integer of 1 or more, not 1000"),
+        (
+            ["--shape", "HUGE"],
+            "the width of 'stem.0' must be an integer from 1 to 1,000,000, not 1000",
+        ),
         (["--shape", "DEEP"], "a shape must be JSON of two levels"),
         (["--bogus"], "unknown option '--bogus'; known: model, data"),
         (["--image-size", "0"], "image_size must be at least 1, not 0"),

@@ -83,3 +83,22 @@ def test_a_network_in_which_nothing_may_change_says_why() -> None:
         tas.Budget.of(0.5, space)
     with pytest.raises(ValueError, match="it has no layers between its input and its output"):
         tas.Budget.of(0.5, tas.Space.trace(nn.Conv2d(3, 2, 1), (3, 4, 4)))
+
+
+def test_a_network_without_stages_has_no_depth_to_search() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.ReLU(), nn.Conv2d(8, 2, 1))
+    with pytest.raises(ValueError, match=r"no stage of repeated blocks; use search='both' or 'wi"):
+        tas.Budget.of(0.5, tas.Space.trace(model, (3, 4, 4), search="depth"))
+
+
+def test_all_kinds_of_reasons_are_named() -> None:
+    first, second = nn.Conv2d(3, 8, 1), nn.Conv2d(8, 6, 1)
+    model = nn.Sequential(first, nn.Softmax(1), second, nn.ReLU(), nn.Conv2d(6, 2, 1))
+    second.register_forward_hook(lambda module, x, output: output.flip(1))
+    space = tas.Space.trace(model, (3, 4, 4))
+    with pytest.raises(
+        ValueError,
+        match=r"^nothing in this network may change: '0' is fixed be"
+        r"cause '1' is over the channels; '2' is fixed because '2' has a hook",
+    ):
+        tas.Budget.of(0.5, space)

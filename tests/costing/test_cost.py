@@ -1,5 +1,5 @@
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import transformable as tas
 from support.networks import VGG
@@ -47,3 +47,30 @@ def test_dropped_blocks_cost_nothing() -> None:
     shape = space.full.replace(depths={"stages.0": 1, "stages.2": 2})
     block = 2 * 16 * 16 * 9 * 32 * 32
     assert tas.macs(space, shape) == 40813194 - 2 * block - 2 * 64 * 64 * 9 * 8 * 8
+
+
+class Attending(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 32, 3, padding=1, bias=False)
+        self.attention = nn.MultiheadAttention(32, 4, batch_first=True)
+        self.encoder = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x).flatten(2).transpose(1, 2)
+        encoded: Tensor = self.encoder(self.attention(x, x, x)[0])
+        return encoded.mean(1)
+
+
+def test_attention_counts_its_projections_and_its_products() -> None:
+    before = torch.backends.mha.get_fastpath_enabled()
+    space = tas.Space.trace(Attending(), (3, 4, 4))
+    assert torch.backends.mha.get_fastpath_enabled() == before
+    rows = {row.name: row for row in layer_costs(space, space.full)}
+    # 16 tokens of 32 channels: four projections, queries with keys and weights with values, and
+    # one for each bias of a linear layer
+    attention = 4 * 16 * 32 * 32 + 2 * 16 * 16 * 32 + 32
+    assert rows["attention"].macs == attention
+    assert rows["encoder"].macs == attention + 2 * 16 * 32 * 64 + (64 + 32)
+    assert rows["attention"].outputs == 32
+    assert tas.macs(space, space.full) == sum(row.macs for row in rows.values())

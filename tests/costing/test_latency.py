@@ -162,3 +162,21 @@ def test_a_promise_that_cannot_be_kept_ends_with_the_nearest() -> None:
     _, cost = settle(lambda each: derive(p, space, each).shape, space, budget)
     assert cost == round(9.0 * latency.full)
     assert not budget.holds(cost)
+
+
+def test_the_times_are_corrected_four_times_and_every_shape_is_measured() -> None:
+    space, model = made_up("resnet20", "pad")
+    latency = made_up_latency(model, space)
+    shapes = [space.sample(torch.Generator().manual_seed(i)) for i in range(9)]
+    measured: list[tas.Shape] = []
+
+    def timer(shape: tas.Shape) -> float:
+        measured.append(shape)
+        return (2.0 - 0.1 * len(measured)) * latency.full
+
+    budget = Budget.of(0.9, space, metric="latency", latency=replace(latency, timer=timer))
+    found = iter(shapes)
+    shape, cost = settle(lambda _: next(found), space, budget)
+    assert measured == shapes[:5]
+    assert next(found) == shapes[5]
+    assert (shape, cost) == (shapes[4], round(1.5 * latency.full))

@@ -174,10 +174,11 @@ IMAGE = torch.rand(1, 4, 4)
         ([(IMAGE, {"box": 1})] * 4, "item 0 of the train dataset is (Tensor, dict); give tensors"),
         ([(IMAGE.byte(), 1)] * 4, "has an image of uint8 (1, 4, 4); give float32"),
         ([(IMAGE[0], 1)] * 4, "has an image of float32 (4, 4); give float32 (channels, height"),
+        ([(IMAGE[0], 1)] * 4, "; (C, 1, L) for a signal (C, L), with a network whose forward begi"),
         ([(IMAGE, 1), (IMAGE[:, :2], 0)], "images of (1, 2, 4) and of (1, 4, 4) are in one batch"),
         ([(IMAGE, 0.5)] * 4, "is float32 of shape (); give the number of a class, or an objective"),
         ([(IMAGE, [1, 2])] * 4, "is int64 of shape (2,); give the number of a class"),
-        ([(IMAGE, 3)] * 4, "y_train has no label 0 but has 3"),
+        ([(IMAGE, 3)] * 4, "the train dataset has no label 0 but has 3"),
         ([], "the train dataset has no items"),
     ],
 )
@@ -194,7 +195,7 @@ def test_datasets_that_do_not_fit_together() -> None:
         from_datasets(items, [(x[:, :2], y) for x, y in items])
     with pytest.raises(ValueError, match="scale both alike"):
         from_datasets(items, [(255 * x, y) for x, y in items])
-    with pytest.raises(ValueError, match="-1 workers are impossible"):
+    with pytest.raises(ValueError, match="workers must be 0 or more, not -1"):
         from_datasets(items, workers=-1)
     with pytest.raises(ValueError, match="there is an objective but no score; give both"):
         from_datasets(items, objective=objective)

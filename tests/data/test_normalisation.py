@@ -122,10 +122,10 @@ def test_one_number_is_for_all_channels(tmp_path: Path) -> None:
         ),
         (0.5, (0.1,) * 4, "std (0.1, 0.1, 0.1, 0.1) has 4 numbers, but the images have 3 channels"),
         ((), 0.2, "mean () has 0 numbers"),
-        (0.5, 0, "std 0 is impossible; give numbers above 0"),
-        (0.5, (0.2, -0.2, 0.2), "std -0.2 is impossible; give numbers above 0"),
-        (float("nan"), 0.2, "mean nan is impossible; give numbers that are finite"),
-        (0.5, float("inf"), "std inf is impossible; give numbers above 0"),
+        (0.5, 0, "std must be above 0, not 0"),
+        (0.5, (0.2, -0.2, 0.2), "std must be above 0, not -0.2"),
+        (float("nan"), 0.2, "mean must be finite, not nan"),
+        (0.5, float("inf"), "std must be above 0, not inf"),
         ((125.3, 123.0, 113.9), (63.0, 62.1, 66.7), "mean 125.3 is not for pixels of 0 to 1; give"),
         (-0.5, 0.2, "mean -0.5 is not for pixels of 0 to 1"),
         (0.5, 51, "std 51 is not for pixels of 0 to 1"),
@@ -162,7 +162,7 @@ def test_tensors_take_the_units_of_their_images() -> None:
     assert torch.allclose(x.double(), expected, rtol=1e-6, atol=1e-6)
     for arguments, message in (
         ({"mean": (1.0, 2.0)}, "mean (1.0, 2.0) has 2 numbers, but the images have 3 channels"),
-        ({"std": 0}, "std 0 is impossible"),
+        ({"std": 0}, "std must be above 0, not 0"),
         ({"mean": MEAN, "std": STD}, "give mean and std in units of 0 to 255"),
     ):
         with pytest.raises(ValueError, match=re.escape(message)):

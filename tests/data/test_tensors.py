@@ -95,7 +95,7 @@ def test_validation_of_nothing_is_empty() -> None:
 
 @pytest.mark.parametrize("validation", [1, 1.5, -0.1, float("nan")])
 def test_impossible_validation(validation: float) -> None:
-    with pytest.raises(ValueError, match=f"validation {validation} is impossible"):
+    with pytest.raises(ValueError, match=rf"validation must be in \[0, 1\), not {validation}"):
         data.load("digits", validation=validation)
 
 

@@ -417,7 +417,9 @@ def test_the_small_network_is_a_part_of_the_trained_one(monkeypatch: pytest.Monk
 def test_a_band_that_no_step_meets(monkeypatch: pytest.MonkeyPatch) -> None:
     model, space = chain()
     images = context(size=4, num_classes=2)
-    with pytest.raises(ValueError, match="no such shape has 3,000 to 3,000 MACs"):
+    with pytest.raises(
+        ValueError, match="this method reaches no shape that costs 3,000 to 3,000 MACs"
+    ):
         autoslim(model, space, Budget(metric="macs", value=3000, low=3000, high=3000), images)
 
     def first_layer_hurts_least(net: nn.Module, *_: object, **__: object) -> dict[str, float]:
@@ -426,6 +428,6 @@ def test_a_band_that_no_step_meets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_calibration, "evaluate", first_layer_hurts_least)
     target = cost_of_chain(7, 3)
     budget = Budget(metric="macs", value=target, low=target, high=target)
-    words = f"no such shape has {target:,} to {target:,} MACs, one has {cost_of_chain(6, 4):,}"
+    words = f"costs {target:,} to {target:,} MACs; the nearest costs {cost_of_chain(6, 4):,}"
     with pytest.raises(ValueError, match=words):
         autoslim(model, space, budget, images)

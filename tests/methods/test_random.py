@@ -2,7 +2,8 @@
 
 import torch
 
-from transformable import Budget, Space, macs, models
+from transformable import Budget, Space, macs, models, params
+from transformable.costing.budget import limit_of
 from transformable.methods.random import draw_shape
 
 
@@ -18,3 +19,14 @@ def test_drawn_shapes_are_inside_the_band_and_differ() -> None:
     # hardly any random shape costs as much, so that the most probable of random weights is taken
     rare = Budget.of(0.95, space, tolerance=0.02)
     assert rare.holds(macs(space, draw_shape(space, rare, generator)))
+
+
+def test_drawn_shapes_keep_to_other_limits() -> None:
+    space = Space.trace(models.build("resnet20"), (3, 16, 16))
+    limit = limit_of("0.35", space, "params")
+    budget = Budget.of(0.5, space, at_most=(limit,))
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(5):
+        shape = draw_shape(space, budget, generator)
+        assert budget.holds(macs(space, shape))
+        assert params(space, shape) <= 0.35 * params(space, space.full)

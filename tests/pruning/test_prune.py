@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
 import transformable as tas
 from support.searches import alternating_search
@@ -258,7 +259,8 @@ def test_a_loss_that_is_not_a_number_ends_in_one_line(
     monkeypatch.setattr(distill, "with_answers", nan)
     assert run(folder, "--out=nan") == 2
     error = capsys.readouterr().err
-    assert "the loss is not a finite number" in error
+    assert "the loss is not a finite number at step 22 of the training of the small netw" in error
+    assert ", chosen from the size of its filters); use a lower student.lr, or more" in error
     assert error.count("\n") == 1
     assert (folder / "nan" / "search" / "shape.json").is_file()
     assert tas.load(folder / "nan" / "teacher", trust=True)
@@ -305,13 +307,22 @@ def test_from_python_with_a_network_of_ones_own(folder: Path, tmp_path: Path) ->
     again = tas.prune(model, dataset, 0.5, out=tmp_path / "own", **options)
     assert again.summary == pruned.summary
     narrow = tas.Space.trace(model, (1, 8, 8), ratios=(0.25, 0.5, 1.0))
-    for name, changed in (
-        ("digest.model", {"model": pruned.teacher}),
-        ("digest.space", {"space": narrow}),
-        ("trained", {"trained": True}),
+    others = tas.data.load(f"npz:{folder / 'tiny.npz'}", mean=0.3, std=0.2)
+    for message, changed in (
+        (
+            "^the network has other weights than the one that run folder .*own was started with; "
+            "call torch.manual_seed before building it, or choose another out$",
+            {"model": pruned.teacher},
+        ),
+        ("^the images or labels are not those that .*; give the same data, or", {"data": others}),
+        ("^the candidate sizes are not those that .*; give the same space", {"space": narrow}),
+        (
+            "belongs to another config: trained is False there and True here; choose another out$",
+            {"trained": True},
+        ),
     ):
         call: dict[str, Any] = {"model": model, "data": dataset, **options, **changed}
-        with pytest.raises(ValueError, match=f"belongs to another config: {name} is"):
+        with pytest.raises(ValueError, match=message):
             tas.prune(**call, budget=0.5, out=tmp_path / "own")
     trained = tas.prune(pruned.teacher, dataset, 0.5, trained=True, **options)
     assert trained.summary["before"]["accuracy"] == pruned.summary["before"]["accuracy"]
@@ -377,3 +388,54 @@ def test_two_processes_work_on_one_job(folder: Path) -> None:
     assert found["target"]["low"] <= found["after"]["macs"] <= found["target"]["high"]
     assert found["before"]["accuracy"] > 0.9
     assert (folder / "two" / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"training": {"epochs": 1}}, r"^training is dict; give tas.Training\(epochs=...\), or"),
+        ({"searching": tas.Training()}, r"^searching is Training; give tas.Searching\("),
+        ({"distilling": 3}, r"^distilling is int; give tas.Distilling\("),
+        ({"seed": "a"}, "^seed must be an integer, not 'a'$"),
+        ({"seed": True}, "^seed must be an integer, not True$"),
+    ],
+)
+def test_arguments_of_other_types_are_named(options: dict[str, Any], message: str) -> None:
+    model = tas.models.build("resnet20", num_classes=10, in_channels=1)
+    with pytest.raises(ValueError, match=message):
+        tas.prune(model, "digits", **options)
+
+
+class OfSignals(nn.Module):
+    """Takes signals (N, C, L) as images of one row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.norm = nn.Conv1d(2, 12, 5, padding=2), nn.BatchNorm1d(12)
+        self.b, self.fc = nn.Conv1d(12, 12, 5, padding=2), nn.Linear(12, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.squeeze(2)
+        logits: Tensor = self.fc(self.b(self.norm(self.a(x)).relu()).relu().mean(2))
+        return logits
+
+
+def test_signals_go_in_as_images_of_one_row() -> None:
+    torch.manual_seed(0)
+    signals = [(torch.randn(2, 1, 16) + number % 2, number % 2) for number in range(60)]
+    short: dict[str, Any] = {"epochs": 1, "batch_size": 12}
+    pruned = tas.prune(
+        OfSignals(),
+        signals,
+        0.5,
+        tolerance=0.1,
+        training=tas.Training(**short),
+        searching=tas.Searching(**short),
+        distilling=tas.Distilling(**short),
+    )
+    before, after = (pruned.summary[when]["macs"] for when in ("before", "after"))
+    assert before == 16 * (2 * 12 + 12 * 12) * 5 + 12 * 2 + 2
+    widths = pruned.shape.widths
+    assert after == 16 * (2 + widths["b"]) * widths["a"] * 5 + widths["b"] * 2 + 2
+    assert 0.45 * before <= after <= 0.55 * before
+    assert pruned.model(torch.zeros(3, 2, 1, 16)).shape == (3, 2)

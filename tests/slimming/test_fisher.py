@@ -72,3 +72,14 @@ def test_it_sorts_any_network_without_changing_what_it_computes(name: str) -> No
     after = fisher_importance(ordered, space, [x[:2], x[2:]])
     for group, values in scores.items():
         assert torch.allclose(after[group], values.sort(descending=True).values, rtol=1e-2), group
+
+
+def test_outputs_that_are_not_finite_are_blamed_on_the_training() -> None:
+    network = nn.Sequential(nn.Conv2d(3, 4, 1), nn.ReLU(), nn.Conv2d(4, 2, 1), nn.Flatten())
+    space = tas.Space.trace(network, (3, 1, 1))
+    for weight in network.parameters():
+        nn.init.constant_(weight, 1e38)
+    with pytest.raises(
+        ValueError, match=r"\(the teacher\) are not finite; train it with a lower lr \(train.lr\)$"
+    ):
+        fisher_importance(network, space, [torch.ones(2, 3, 1, 1)])

@@ -90,7 +90,7 @@ CASES: list[Case] = [
     *_for(("train", "cost"), "--shape none.json", "cannot read shape file none.json"),
     *_for(("train", "cost"), "--shape nets.py", "a shape must be JSON"),
     *_for(("train", "cost"), "--shape list.json", "a shape must be a JSON object"),
-    *_for(("train", "cost"), "--shape zero.json", "must be an integer of 1 or more"),
+    *_for(("train", "cost"), "--shape zero.json", "must be an integer from 1 to 1,000,000"),
     *_for(("train", "cost"), "--shape stranger.json", "stranger"),
     ("distill", "give the shape of the small network"),
     ("distill --shape stranger.json --transfer none", "stranger"),

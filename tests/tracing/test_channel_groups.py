@@ -151,7 +151,8 @@ def test_a_band_that_no_ratio_meets_is_refused_with_what_is_near() -> None:
     groups = groups_of("resnet20")
     budget = Budget(metric="macs", value=5_000_000.5, low=5_000_001, high=5_000_001)
     with pytest.raises(
-        ValueError, match=r"no such shape has 5,000,001 .* one has [\d,]+ MACs; use"
+        ValueError,
+        match=r"reaches no shape that costs 5,000,001 .* the nearest costs [\d,]+ MACs; use",
     ):
         keep_by_ratio(groups, budget, random_scores(groups))
 

@@ -135,7 +135,7 @@ def test_beside_a_layer_norm_only_hidden_layers_may_change() -> None:
     net = permuted_axes(norm=True).eval()
     space = tas.Space.trace(net, (3, 8, 8))
     assert list(space.widths) == ["1.0.fc1", "1.1.fc1", "1.1.fc2", "2"]
-    assert space.fixed["0"] == "'1.0.norm' does not treat each channel by itself"
+    assert space.fixed["0"] == "'1.0.norm' mixes channels"
     shape = space.full.replace(widths={"1.0.fc1": 5, "1.1.fc1": 7})
     small = tas.slim(net, space, shape)
     assert tas.macs(space, shape) == counted_macs(small, (3, 8, 8))

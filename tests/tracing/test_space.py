@@ -142,7 +142,7 @@ def test_what_cannot_change_is_left_alone_and_named() -> None:
     reason = "'grouped' is a grouped convolution (2 groups) with fewer outputs"
     assert space.fixed["stem"] == space.fixed["grouped"] == reason
     assert space.fixed["before"] == "the weights of 'shared' are used more than once"
-    assert space.fixed["sorted"] == "'sort' is not an operation known here"
+    assert space.fixed["sorted"] == "'sort' is not supported"
     assert space.fixed["branching"].startswith("'branching' cannot be traced: TraceError: symbolic")
     assert space.fixed["branching"].endswith(f"(test_space.py, line {LINE_OF_BRANCH})")
 

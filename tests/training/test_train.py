@@ -18,6 +18,7 @@ from transformable.runs.run_folder import Run
 from transformable.settings import Training
 from transformable.task import cross_entropy
 from transformable.training.devices import make_fabric
+from transformable.training.divergence import TrainingName
 from transformable.training.evaluate import evaluate
 from transformable.training.interrupts import Interrupted
 from transformable.training.session import Session
@@ -384,13 +385,42 @@ def test_a_loss_that_is_not_finite(tmp_path: Path, dataset: Dataset, bad: float)
         return outcome
 
     calls: list[int] = []
+    message = r"number at step 10 of the training \(lr 0.1\); use a lower lr, or more warmup_epochs"
     with Run.open(tmp_path / "run", {}) as run:
-        with pytest.raises(ValueError, match="not a finite number at step 10; use a lower lr"):
+        with pytest.raises(ValueError, match=message):
             minimise(objective, tiny(), dataset, SETTINGS, Session(run=run))
         saved = run.checkpoint()
     assert saved is not None
     assert saved["state"]["step"] == 7
     assert all(bool(value.isfinite().all()) for value in saved["model"].values())
+
+
+def test_weights_that_are_not_finite_name_the_training(dataset: Dataset) -> None:
+    def objective(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        outcome = cross_entropy()(model, x, y)
+        return {**outcome, "loss": 1e38 * outcome["loss"]}
+
+    small = TrainingName(what="the training of the small network", section="student.")
+    settings = Training(epochs=1, batch_size=70, lr=1e30, warmup_epochs=0)
+    with pytest.raises(
+        ValueError,
+        match=r"not finite after step 1 of the training of the small network \(lr 1e\+30\); use a "
+        r"lower student.lr, or more student.warmup_epochs$",
+    ):
+        minimise(objective, tiny(), dataset, settings, Session(training=small))
+
+
+def test_a_learning_rate_that_was_chosen_is_named(dataset: Dataset) -> None:
+    def objective(model: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        outcome = cross_entropy()(model, x, y)
+        return {**outcome, "loss": math.nan * outcome["loss"]}
+
+    settings = Training(epochs=1, batch_size=8, lr=0)
+    with pytest.raises(
+        ValueError,
+        match=r"step 1 of the training \(lr 0.0\d*, chosen from the size of its filters\); look at",
+    ):
+        minimise(objective, tiny(), dataset, settings, Session())
 
 
 def test_nothing_to_train(dataset: Dataset) -> None:
@@ -486,5 +516,5 @@ def test_a_first_loss_that_is_no_number_is_not_blamed_on_the_learning_rate(
         outcome = cross_entropy()(model, x, y)
         return {**outcome, "loss": outcome["loss"] * math.nan}
 
-    with pytest.raises(ValueError, match="at step 1; look at the images and the objective"):
+    with pytest.raises(ValueError, match=r"at step 1 of .*; look at the images and the objective"):
         minimise(objective, tiny(), dataset, SETTINGS, Session())

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..settings import Metric
 from ..shape import Shape
+from ..tracing.fixed_layers import like_reasons
 from ..tracing.space import Space
 from .cost import layer_costs, macs, params
 from .expected_cost import Expectation, Probabilities
@@ -23,6 +24,7 @@ SUFFIXES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
 NANOSECONDS = {"NS": 1, "US": 10**3, "MS": 10**6, "S": 10**9}
 # plain numbers up to this are fractions of the unpruned network
 LARGEST_FRACTION = 10
+REASONS = 3  # that are named where nothing may change
 CORRECTIONS = 4  # times that a shape is derived again because its network takes another time
 
 
@@ -113,9 +115,7 @@ class Budget(Limit):
             raise ValueError(f"tolerance must be above 0 and below 1, not {tolerance}")
         full, smallest, largest, value = _asked(amount, space, metric, latency)
         if smallest == largest != value:
-            reasons = (f"{name!r} is fixed because {why}" for name, why in space.fixed.items())
-            why = next(reasons, "it has no layers between its input and its output")
-            raise ValueError(f"nothing in this network may change: {why}")
+            raise ValueError(f"nothing in this network may change: {_why_nothing(space)}")
         if not smallest <= value <= largest:
             raise ValueError(
                 f"a budget of {amount} is {describe_cost(metric, value)}, and this network can "
@@ -199,11 +199,11 @@ def settle(find: Callable[[Budget], Shape], space: Space, budget: Budget) -> tup
     if budget.latency is None or budget.latency.timer is None:
         return shape, budget.cost(space, shape)
     best: tuple[Shape, int] | None = None
-    for _ in range(CORRECTIONS):
+    for left in reversed(range(CORRECTIONS + 1)):
         measured = round(budget.latency.timer(shape))
         if best is None or abs(measured - budget.value) < abs(best[1] - budget.value):
             best = shape, measured
-        if budget.holds(measured):
+        if budget.holds(measured) or not left:
             break
         budget = replace(budget, latency=budget.latency.corrected(space, shape, measured))
         try:
@@ -227,6 +227,20 @@ def _asked(
         full = round(latency.full)
     costs = (full, *others)
     return full, min(costs), max(costs), _number(amount, full, metric)
+
+
+def _why_nothing(space: Space) -> str:
+    """Why a space has one shape only."""
+    if space.widths and not space.depths:
+        return (
+            "widths are not searched, and it has no stage of repeated blocks; use search='both' "
+            "or 'width' (--sizes)"
+        )
+    reasons = []
+    for (first, *others), why in like_reasons(space.fixed)[:REASONS]:
+        more = f" and {len(others)} more are" if others else " is"
+        reasons.append(f"{first!r}{more} fixed because {why}")
+    return "; ".join(reasons) or "it has no layers between its input and its output"
 
 
 def _measured(latency: Latency | None) -> Latency:

@@ -3,7 +3,9 @@
 `macs` are the multiply-accumulates of convolutions and linear layers for one image (what the paper
 calls FLOPs); the bias of a linear layer counts one per output channel, however many pixels or
 tokens the layer is applied to. The bias of a convolution, norms, activations, pooling and adds
-count nothing. `params` are all parameters.
+count nothing. In a module that cannot change, such as attention, all products of matrices count:
+those of the projections, and of queries with keys and weights with values. `params` are all
+parameters.
 """
 
 from collections.abc import Iterator, Sequence

@@ -23,7 +23,8 @@ def info(path: Path) -> Info:
     """Read the header of x_train and the labels, but no pixel."""
     with _open(path) as archive:
         shape = _shape(archive, "x_train")
-        num_classes = count_classes(_labels(archive, "y_train"), _labels(archive, "y_test"))
+        train, test = (_labels(archive, name) for name in ("y_train", "y_test"))
+        num_classes = count_classes(train, test, "y_train", "y_test")
         if len(shape) == 4 and _channels_last(shape):
             shape = (shape[0], shape[3], *shape[1:3])
         elif len(shape) == 3:

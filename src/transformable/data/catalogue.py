@@ -64,7 +64,7 @@ def load(
     (127.5,)
     """
     if not 0 <= validation < 1:
-        raise ValueError(f"validation {validation} is impossible; give 0 or more and less than 1")
+        raise ValueError(f"validation must be in [0, 1), not {validation}")
     if (mean is None) != (std is None):
         raise ValueError(f"{'mean' if mean is None else 'std'} is missing; give mean and std")
     kind, argument = _parse(spec)
@@ -96,7 +96,7 @@ def _photo_size(spec: str, kind: str, given: int | None) -> int:
         other = "; use cifar10:SIZE" if kind in cifar.SETS else ""
         raise ValueError(f"image size {given} is for folder:PATH, not for {spec}{other}")
     if given < 1:
-        raise ValueError(f"image size {given} is impossible; give 1 or more")
+        raise ValueError(f"image size must be 1 or more, not {given}")
     return given
 
 

@@ -24,8 +24,9 @@ class DamagedPhotos:
             count = len(self.found)
             if count > self.allowed:
                 raise ValueError(
-                    f"{message}; {count} of {self.total} photos are damaged, and {self.allowed} "
-                    "may be: repair or remove them"
+                    f"{message}; {count} of {self.total} photos are damaged, at most "
+                    f"{self.allowed} {'is' if self.allowed == 1 else 'are'} allowed: repair or "
+                    "remove them"
                 )
             if count & (count - 1) == 0:  # 1, 2, 4, 8, ...: many photos, few lines
                 warnings.warn(

@@ -80,7 +80,7 @@ class Split(ABC):
         """
         _check_batch_size(batch_size, world)
         if start < 0:
-            raise ValueError(f"step {start} is impossible; an epoch starts at step 0")
+            raise ValueError(f"start must be 0 or more, not {start}")
         order = torch.from_numpy(generator("order", seed, epoch).permutation(len(self)))
         steps = range(start, self.steps(batch_size))
         plan = {step: order[step * batch_size : (step + 1) * batch_size] for step in steps}
@@ -108,7 +108,7 @@ class Split(ABC):
 
 def _check_batch_size(batch_size: int, world: int = 1) -> None:
     if batch_size < 1:
-        raise ValueError(f"batch size {batch_size} is impossible; give 1 or more")
+        raise ValueError(f"batch size must be 1 or more, not {batch_size}")
     if batch_size < world:
         raise ValueError(
             f"batch size {batch_size} is too small for {world} processes; give {world} or more"

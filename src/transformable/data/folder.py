@@ -187,7 +187,7 @@ def info(path: Path, size: int = SIZE) -> Info:
 
 def load(path: Path, *, validation: float, seed: int, workers: int, size: int = SIZE) -> Dataset:
     if workers < 0:
-        raise ValueError(f"{workers} workers are impossible; give 0 or more")
+        raise ValueError(f"workers must be 0 or more, not {workers}")
     about = info(path, size)
     root = _training_folder(path)
     whole = _scan(root, about.classes, workers, size)

@@ -132,9 +132,13 @@ def _image_and_target(item: Any, where: str) -> tuple[Tensor, Tensor]:
         kinds = ", ".join(type(part).__name__ for part in item)
         raise ValueError(f"{where} is ({kinds}); give tensors, arrays or numbers") from None
     if image.ndim != 3 or not image.is_floating_point():
+        signal = (
+            ": (1, H, W) for a grey image; (C, 1, L) for a signal (C, L), with a network whose "
+            "forward begins with x = x.squeeze(2)"
+        )
         raise ValueError(
             f"{where} has an image of {str(image.dtype)[6:]} {tuple(image.shape)}; give float32 "
-            "(channels, height, width), scaled as the network wants it"
+            "(channels, height, width), scaled as the network wants it" + signal * (image.ndim == 2)
         )
     return image.float(), target.float() if target.is_floating_point() else target
 
@@ -188,7 +192,7 @@ def from_datasets(
     Dataset(list: 36 training, 4 validation and 10 test images of 3x8x8, 2 classes)
     """
     if workers < 0:
-        raise ValueError(f"{workers} workers are impossible; give 0 or more")
+        raise ValueError(f"workers must be 0 or more, not {workers}")
     task = own_task(objective, score) or Classification()
     whole = _split(train, "train", workers)
     tested = None if test is None else _split(test, "test", workers)
@@ -276,4 +280,5 @@ def _class_names(items: Any, train: ItemSplit, test: ItemSplit | None) -> tuple[
     highest = max(int(train.labels.max()), int(test_labels.max()))
     if isinstance(names, Sequence) and not isinstance(names, str) and len(names) > highest:
         return tuple(map(str, names))
-    return tuple(map(str, range(count_classes(train.labels, test_labels))))
+    count = count_classes(train.labels, test_labels, "the train dataset", "the test dataset")
+    return tuple(map(str, range(count)))

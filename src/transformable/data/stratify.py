@@ -20,7 +20,7 @@ def stratified(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tens
     ([0, 0, 1, 1, 1], [0, 0, 1, 1, 1])
     """
     if not 0 <= fraction < 1:
-        raise ValueError(f"fraction {fraction} is impossible; give one from 0 up to, not with, 1")
+        raise ValueError(f"fraction must be in [0, 1), not {fraction}")
     values = labels.numpy()
     classes, counts = np.unique(values, return_counts=True)
     wanted = counts * fraction

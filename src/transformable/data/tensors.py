@@ -109,7 +109,8 @@ def from_tensors(
         raise ValueError(f"x_test holds {kinds[0]}, x_train {kinds[1]}; they must be alike")
     check_same_scale(images, test_images, "x_train", "x_test")
     if classes is None:
-        classes = tuple(str(label) for label in range(count_classes(labels, test_labels)))
+        count = count_classes(labels, test_labels, "y_train", "y_test")
+        classes = tuple(map(str, range(count)))
     else:
         _check_range("y_train", labels, len(classes))
         _check_range("y_test", test_labels, len(classes))
@@ -207,19 +208,20 @@ def check_same_scale(train: Tensor, test: Tensor, train_name: str, test_name: st
         )
 
 
-def count_classes(train: Tensor, test: Tensor) -> int:
+def count_classes(train: Tensor, test: Tensor, train_name: str, test_name: str) -> int:
     """The number of classes 0, 1, 2, ...; a ValueError if the training labels leave one out."""
     present = sorted(set(train.tolist()))
     if present[0] < 0:
-        raise ValueError(f"y_train holds the label {present[0]}; labels count from 0")
+        raise ValueError(f"{train_name} holds the label {present[0]}; labels count from 0")
     missing = next((i for i, label in enumerate(present) if i != label), None)
     if missing is not None:
         raise ValueError(
-            f"y_train has no label {missing} but has {present[-1]}; labels must be without gaps"
+            f"{train_name} has no label {missing} but has {present[-1]}; labels must be without "
+            "gaps"
         )
     if len(present) < 2:
-        raise ValueError("y_train holds one class only; give two or more")
-    _check_range("y_test", test, len(present))
+        raise ValueError(f"{train_name} holds one class only; give two or more")
+    _check_range(test_name, test, len(present))
     return len(present)
 
 
@@ -268,8 +270,8 @@ def per_channel(name: str, values: Values, channels: int) -> tuple[float, ...]:
         )
     for value in numbers:
         if not math.isfinite(value) or (name == "std" and value <= 0):
-            limits = "above 0" if name == "std" else "that are finite"
-            raise ValueError(f"{name} {value:g} is impossible; give numbers {limits}")
+            limits = "above 0" if name == "std" else "finite"
+            raise ValueError(f"{name} must be {limits}, not {value:g}")
     return tuple(map(float, numbers)) * (channels // len(numbers))
 
 

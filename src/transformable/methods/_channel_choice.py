@@ -124,8 +124,8 @@ def check_budget(space: Space, budget: Budget, shape: Shape) -> None:
     cost = budget.cost(space, shape)
     if not budget.holds(cost):
         raise BandError(
-            f"no such shape has {budget.band}, one has {describe_cost(budget.metric, cost)}; "
-            "use a larger tolerance"
+            f"this method reaches no shape that costs {budget.band}; the nearest costs "
+            f"{describe_cost(budget.metric, cost)}; use a larger tolerance"
         )
 
 

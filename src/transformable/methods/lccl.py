@@ -34,6 +34,7 @@ from torch import Tensor, nn
 from ..costing.budget import BandError, Budget
 from ..costing.cost import layer_costs, macs
 from ..data import Split
+from ..layers import in_mode
 from ..tracing.space import Space
 from ..training.calibration import recalibrate, sample_images
 from ..training.devices import make_fabric
@@ -187,12 +188,11 @@ def measured_cost(
         nonlocal computed
         computed += int((response > gate.threshold).sum()) * gate.conv.weight.numel()
 
-    was_training = network.training
-    network.to(fabric.device).eval()
-    with torch.no_grad(), fabric.autocast(), _observed(network, count):
+    network.to(fabric.device)
+    evaluating, observed = in_mode(network, training=False), _observed(network, count)
+    with torch.no_grad(), fabric.autocast(), evaluating, observed:
         for x in _batches(split):
             network(fabric.to_device(x))
-    network.train(was_training)
     return round(cost_range(network, space)[0] + computed / len(split))
 
 
@@ -217,8 +217,7 @@ def set_thresholds(
         owed = (wanted - opened) * each
 
     fabric = fabric or make_fabric()
-    was_training = network.training
-    with _observed(network, set_threshold), torch.no_grad():
+    with in_mode(network, training=False), _observed(network, set_threshold), torch.no_grad():
         recalibrate(network, _batches(split), fabric)
         owed = 0.0
         # once more with the final norms, and by many images together
@@ -226,7 +225,6 @@ def set_thresholds(
         many = max(FEWEST, PIXELS // (x.shape[2] * x.shape[3]))
         x, _ = next(iter(split.ordered(many)))
         network(fabric.to_device(x))
-    network.train(was_training)
 
 
 def _batches(split: Split) -> Iterator[Tensor]:

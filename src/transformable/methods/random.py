@@ -50,10 +50,10 @@ def random(model: nn.Module, space: Space, budget: Budget, context: Context) -> 
 
 
 def draw_shape(space: Space, budget: Budget, generator: torch.Generator) -> Shape:
-    """A random shape inside the band: uniform over all of them, unless they are too rare."""
+    """A random shape inside the budget: uniform over all of them, unless they are too rare."""
     for _ in range(TRIES):
         shape = space.sample(generator)
-        if budget.holds(budget.cost(space, shape)):
+        if budget.allows(space, shape):
             return shape
     probabilities = {
         name: torch.randn(len(sizes), generator=generator).softmax(0)

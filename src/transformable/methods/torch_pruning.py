@@ -35,6 +35,7 @@ PENALTY = 5e-4  # that of Torch-Pruning's own examples on CIFAR
 
 
 def torch_pruning(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
+    model = copy.deepcopy(model).cpu()  # where Torch-Pruning is given its example
     with preserve_random_state(context.session.fabric), _plain_errors():
         shape = _prune(model, space, budget, norm=1)
     return slimmed(model, space, budget, shape)
@@ -43,7 +44,7 @@ def torch_pruning(model: nn.Module, space: Space, budget: Budget, context: Conte
 def torch_pruning_sparse(
     model: nn.Module, space: Space, budget: Budget, context: Context
 ) -> MethodResult:
-    net = copy.deepcopy(model)
+    net = copy.deepcopy(model).cpu()
     with preserve_random_state(context.session.fabric):
         with _plain_errors():
             pruner = make_pruner(net, space, norm=2, sparse=True)

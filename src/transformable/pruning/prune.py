@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import json
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,20 +24,30 @@ from ..own_task import OwnObjective, OwnScore, own_task
 from ..presets import PRESETS
 from ..runs.progress import Progress
 from ..runs.progress_file import progress_kept
-from ..runs.run_folder import Run
+from ..runs.run_folder import SETTINGS, Run, first_difference, read_settings
 from ..settings import Distilling, Metric, Searching, Training
 from ..shape import Shape
 from ..timing.table_file import conditions_here, find_latency
 from ..tracing.space import Space
-from ..training.checks import check_model
+from ..training.checks import check_model, check_outputs, check_settings
 from ..training.devices import make_fabric
 from ..training.processes import from_first, measured_by_first
-from ..training.session import Session
+from ..training.session import Session, check_seed
 from .conclude import conclude
 from .job import PruningJob
 from .steps import apply_method, train_student, train_teacher
 
 __all__ = ["Pruned", "prune", "run_job"]
+
+OTHER = {
+    "model": (
+        "the network has other weights than the one",
+        "call torch.manual_seed before building it",
+    ),
+    "data": ("the images or labels are not those", "give the same data"),
+    "space": ("the candidate sizes are not those", "give the same space"),
+}
+"""What is said where a part of ``_digests`` is another one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +137,12 @@ def prune(
     True
     """
     check_model(model)
+    check_seed(seed)
+    check_settings("training", training, Training)
+    check_settings("searching", searching, Searching)
+    check_settings("distilling", distilling, Distilling)
     data = as_dataset(data, own_task(objective, score), seed=seed)
+    check_outputs(model, data.info, data.task)
     name = data.info.name
     preset = PRESETS["quick"]
     space = space or Space.trace(model, data.info.input_shape)
@@ -174,11 +190,29 @@ def prune(
         trained=trained,
         digest=_digests(model, data, space),
     )
+    _check_folder(Path(out), settings)
     with (
         Run.open(out, settings) if fabric.global_rank == 0 else nullcontext() as run,
         progress_kept(run, session.progress) as kept,
     ):
         return run_job(job, replace(session, run=run, progress=kept))
+
+
+def _check_folder(out: Path, settings: Mapping[str, Any]) -> None:
+    """Refuse the folder of another job, in words for those who call from Python."""
+    if not (out / SETTINGS).is_file():
+        return
+    there = read_settings(out)
+    names = [f"digest.{name}" for name in OTHER]
+    if difference := first_difference(there, settings, may_differ=names):
+        raise ValueError(
+            f"run folder {out} belongs to another config: {difference}; choose another out"
+        )
+    for name, (differs, fix) in OTHER.items():
+        if there.get("digest", {}).get(name) != settings["digest"][name]:
+            raise ValueError(
+                f"{differs} that run folder {out} was started with; {fix}, or choose another out"
+            )
 
 
 def _digests(model: nn.Module, data: Dataset, space: Space) -> dict[str, str]:

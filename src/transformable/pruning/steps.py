@@ -15,7 +15,7 @@ from torch import nn
 
 from ..atomic_files import write_whole
 from ..costing.budget import BandError, Budget, describe_cost, settle
-from ..layers import initialise
+from ..layers import in_mode, initialise
 from ..methods import Context, MethodResult
 from ..networks.blueprint import Blueprint
 from ..networks.weights import load_weights
@@ -24,14 +24,18 @@ from ..shape import Shape
 from ..slimming.slim import slim
 from ..training.calibration import BATCH, recalibrate, whole_batches
 from ..training.distill import distill
+from ..training.divergence import TrainingName
 from ..training.evaluate import evaluate
 from ..training.processes import check_same, share_state
 from ..training.session import MOVABLE, Session
-from ..training.step_size import with_learning_rate
+from ..training.step_size import how_chosen, with_learning_rate
 from ..training.train import minimise, preserve_random_state
 from .job import PruningJob
 
 RECALIBRATED = 2048  # training images that set the statistics of a network that was cut
+TEACHER = TrainingName(what="the training of the unpruned network", section="train.")
+SEARCH = TrainingName(what="the search", section="search.")
+STUDENT = TrainingName(what="the training of the small network", section="student.")
 SPENT = ("passes", "epochs_before")
 
 __all__ = ["apply_method", "blueprint_of", "train_student", "train_teacher"]
@@ -54,7 +58,8 @@ def train_teacher(job: PruningJob, session: Session, *, wait: bool = False) -> d
         return {**_tested(job, job.model, session), "seconds": 0.0}
 
     settings = job.settings(train=job.training)
-    scores, folder = session.titled("1/3 teacher").once("teacher", settings, work, wait=wait)
+    session = session.titled("1/3 teacher", TEACHER)
+    scores, folder = session.once("teacher", settings, work, wait=wait)
     if folder is not None:
         _load_weights(job.model, folder, session)
     job.model.eval()
@@ -70,7 +75,9 @@ def _tested(job: PruningJob, network: nn.Module, session: Session) -> dict[str, 
 
 def apply_method(job: PruningJob, session: Session) -> tuple[MethodResult, float]:
     """Prune the teacher: returns the small network of the method, and the seconds that it took."""
-    session = session.titled("2/3 search")
+    continued = None if job.searching.start == "scratch" else job.model
+    named = replace(SEARCH, chosen=how_chosen(job.searching, continued))
+    session = session.titled("2/3 search", named)
     settings = job.settings(method=job.method_name, search=job.searching)
     made: list[MethodResult] = []
 
@@ -183,12 +190,12 @@ def _shared_search(job: PruningJob, budget: Budget, context: Context) -> Iterato
 
 def _recalibrate(network: nn.Module, context: Context) -> None:
     """Give the batch norms of a network whose channels were cut the statistics that it has now."""
-    session, training = context.session, network.training
+    session = context.session
     size = min(BATCH, context.searching.images_at_once)  # photos are large
     sample = whole_batches(context.dataset.train, RECALIBRATED, session.seed, size)
     batches = (x for x, _ in sample)
-    with preserve_random_state(session.fabric):
-        recalibrate(network, batches, session.fabric).cpu().train(training)
+    with preserve_random_state(session.fabric), in_mode(network, training=False):
+        recalibrate(network, batches, session.fabric).cpu()
 
 
 def train_student(
@@ -202,7 +209,9 @@ def train_student(
         # what was spent without learning is not trained again, so that all passes are as asked for
         before += (found.passes - before) % 1
     settings = replace(job.distilling, epochs=job.student_epochs(found.passes, before))
-    settings = with_learning_rate(settings, job.model if inherits else None)
+    sized = job.model if inherits else None
+    named = replace(STUDENT, chosen=how_chosen(settings, sized))
+    settings = with_learning_rate(settings, sized)
 
     def work(session: Session) -> dict[str, Any]:
         run = session.run
@@ -226,7 +235,8 @@ def train_student(
         return {**scores, **_tested(job, student, session), "cost": cost}
 
     own = job.settings(method=job.method_name, student=settings)
-    scores, folder = session.titled("3/3 student").once("student", own, work)
+    session = session.titled("3/3 student", named)
+    scores, folder = session.once("student", own, work)
     if folder is not None:
         _load_weights(student, folder, session)
     return student.eval(), scores

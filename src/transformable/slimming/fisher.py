@@ -53,7 +53,13 @@ def fisher_importance(
     count, generator = 0, torch.Generator().manual_seed(0)
     for x in batches:
         outputs.clear()
-        loss = task.surprise(model(x), generator, temperature)
+        answers = model(x)
+        if not answers.isfinite().all():
+            raise ValueError(
+                "the outputs of the unpruned network (the teacher) are not finite; train it with a "
+                "lower lr (train.lr)"
+            )
+        loss = task.surprise(answers, generator, temperature)
         loss.backward()  # type: ignore[no-untyped-call]
         gates: dict[str, Tensor] = {}
         for index, tensors in outputs.items():

@@ -14,8 +14,8 @@ from torch import fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from ..layers import in_mode
 from ..resizing import MATRICES
-from ..shape import Shape
 from ..slimming.slim import revive_dropout, slim
 from ..tracing.cuts import part_name
 from ..tracing.layouts import (
@@ -25,7 +25,6 @@ from ..tracing.layouts import (
     Layout,
     StageOutput,
 )
-from ..tracing.network_graph import in_mode
 from ..tracing.probing import children_behind_norm
 from ..tracing.reader import Layer
 from ..tracing.space import Space
@@ -39,8 +38,7 @@ __all__ = ["rewrite"]
 
 def rewrite(model: nn.Module, space: Space) -> RewrittenNetwork:
     """Rewrite a copy of a network, at the largest candidate widths of a space."""
-    widest = {name: sizes[-1] for name, sizes in space.widths.items()}
-    network = slim(model, space, Shape(widest, space.full.depths))
+    network = slim(model, space, space.largest)
     # an add of different widths is a plain add here, also where slim will project
     residual: Literal["tied", "pad"] = "tied" if space.residual == "tied" else "pad"
     traced = space.retrace(network, residual)

@@ -153,10 +153,6 @@ class SuperNet(nn.Module):
         """The mean MACs over all shapes; differentiable."""
         return self.expectation.macs(self.probabilities())
 
-    def expected_params(self) -> Tensor:
-        """The mean number of parameters over all shapes; differentiable."""
-        return self.expectation.params(self.probabilities())
-
     def argmax(self) -> Shape:
         """The shape of the largest probabilities."""
         best: dict[str, int] = {}

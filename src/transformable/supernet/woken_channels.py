@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from ..layers import in_mode
 from ..resizing import GROUPED
 from ..shape import Shape
-from ..tracing.network_graph import in_mode
 from ..tracing.reader import Layer
 from ..tracing.space import Space
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from ..costing.latency import Surface, TimedPart
+from ..layers import in_mode
 from ..resizing import MATRICES
 from ..tracing.layouts import StageOutput
 from ..tracing.network_graph import path_of
@@ -73,11 +74,9 @@ def find_parts(model: nn.Module, space: Space) -> list[Part]:
     """All nodes that call something, in order of execution."""
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     runner = _OutputSizes(model, space.graph)
-    training = model.training
-    with torch.no_grad():
-        runner.module.eval()
+    # the graph has the modules of the network
+    with torch.no_grad(), in_mode(runner.module, training=False):
         runner.run(torch.zeros(1, *space.input_shape, device=device))
-    model.train(training)
     layers = {layer.name: layer for layer in space.layers}
     adds = {add.node: add for add in space.adds}
     parts: list[Part] = []

@@ -84,7 +84,7 @@ def _meets_parameter(node: fx.Node, name: str) -> str:
 
 def _tie(reader: NetworkReader, node: fx.Node, a: fx.Node, b: fx.Node) -> int | None:
     name = _parameter(reader, a) or _parameter(reader, b)
-    reason = f"it meets a tensor of another kind in {node.name!r}"
+    reason = f"it is combined with an unmatched tensor in {node.name!r}"
     reason = _meets_parameter(node, name) if name else reason
     return reader.ties.tie(reader.layout[a], reader.layout[b], reason)
 
@@ -100,7 +100,7 @@ def read_glu(reader: NetworkReader, node: fx.Node) -> int | None:
     if dim % len(reader.shape(source)) != axis:
         return inputs
     size = reader.size(inputs)
-    reason = f"{reader.describe(node)} takes its channels apart into 2"
+    reason = f"{reader.describe(node)} splits its channels into 2"
     first = part(reader.ties, inputs, 0, size // 2, reason)
     return reader.ties.tie(first, part(reader.ties, inputs, size // 2, size, reason), reason)
 

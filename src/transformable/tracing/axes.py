@@ -106,7 +106,7 @@ def read_reshape(reader: NetworkReader, node: fx.Node) -> int | None:
     [axis] = outs
     if type(given[axis]) is int and given[axis] > 0:
         # a size in the code is right only for the original width
-        return reader.unknown(node, f"{node.name!r} has the number {given[axis]} written into it")
+        return reader.unknown(node, f"{node.name!r} hard-codes the size {given[axis]}")
     channels = ins.index(reader.axis_of(source))
     first, times = (prod(before[i] for i in each) for each in (ins[:channels], ins[channels + 1 :]))
     outputs = inputs
@@ -130,7 +130,7 @@ def _read_unflattened(
         return reader.unknown(node)
     [axis] = free
     count, size = prod(after[i] for i in outs[:-1]), after[axis]
-    reason = f"{node.name!r} takes its channels apart into {count}"
+    reason = f"{node.name!r} splits its channels into {count}"
     parts = [part(reader.ties, inputs, i * size, (i + 1) * size, reason) for i in range(count)]
     outputs = parts[0]
     for other in parts[1:]:
@@ -198,7 +198,7 @@ def read_channel_shuffle(reader: NetworkReader, node: fx.Node) -> int | None:
     [source] = node.all_input_nodes
     inputs, groups = reader.layout[source], reader.module(node).groups
     size = reader.size(inputs) // groups
-    reason = f"{reader.describe(node)} takes its channels apart into {groups}"
+    reason = f"{reader.describe(node)} splits its channels into {groups}"
     first, *others = (
         part(reader.ties, inputs, i * size, (i + 1) * size, reason) for i in range(groups)
     )
@@ -280,7 +280,7 @@ def _read_slice(reader: NetworkReader, node: fx.Node, cut: slice) -> int | None:
 def _parts(
     reader: NetworkReader, node: fx.Node, inputs: int, ends: Sequence[int]
 ) -> tuple[int, ...]:
-    reason = f"{node.name!r} takes its channels apart"
+    reason = f"{node.name!r} splits its channels"
     return tuple(part(reader.ties, inputs, *pair, reason) for pair in pairwise(ends))
 
 

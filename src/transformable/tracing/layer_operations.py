@@ -129,7 +129,7 @@ def read_custom(reader: NetworkReader, node: fx.Node) -> int | None:
     if not reader.probe(node, keeps_channels_apart, shape, unit, axis):
         mixes = reader.shape(node) == shape
         name = reader.describe(node)
-        return reader.unknown(node, f"{name} does not treat each channel by itself" * mixes)
+        return reader.unknown(node, f"{name} mixes channels" * mixes)
     if any(t.numel() > 1 for t in (*module.parameters(), *module.buffers())):
         reason = f"{reader.describe(node)} has groups of {unit} channels"
         reader.ties.keep_together(inputs, unit, reason)

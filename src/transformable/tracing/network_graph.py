@@ -4,7 +4,6 @@ import inspect
 import operator
 import traceback
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -23,8 +22,8 @@ __all__ = [
     "ModuleCall",
     "NodeCall",
     "TracedGraph",
+    "check_not_wrapped",
     "described",
-    "in_mode",
     "inside",
     "path_of",
     "trace_graph",
@@ -172,16 +171,13 @@ def _has_two_modes(module: nn.Module) -> bool:
         return False
 
 
-@contextmanager
-def in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
-    """The network in training or evaluation mode, and each module back in its mode afterwards."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.train(training)
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
+def check_not_wrapped(model: nn.Module) -> None:
+    """Raise a ValueError if this is no network but something around one."""
+    parallel = nn.DataParallel, nn.parallel.DistributedDataParallel
+    inner = "module" if isinstance(model, parallel) else "_orig_mod"  # that of torch.compile
+    if isinstance(model, parallel) or hasattr(model, inner):
+        kind = type(model).__name__
+        raise ValueError(f"the model is {kind}, around a network; give the network: net.{inner}")
 
 
 def trace_graph(
@@ -189,6 +185,7 @@ def trace_graph(
 ) -> TracedGraph:
     """The graph of the network for images of this shape; the modules called in `leaf` are kept
     whole."""
+    check_not_wrapped(model)
     modules = dict(model.named_modules())
     for name, module in modules.items():
         if isinstance(module, torch.jit.ScriptModule):

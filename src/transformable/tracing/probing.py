@@ -6,8 +6,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from ..layers import in_mode
 from ..resizing import GROUPED, resize
-from .network_graph import in_mode
 
 __all__ = [
     "children_behind_norm",
@@ -85,7 +85,9 @@ def standardises_inputs(module: nn.Module, kind: str, shape: tuple[int, ...]) ->
     ins = list(range(shape[axis]))[::-2]
 
     def same(module: nn.Module, x: Tensor) -> bool:
-        zeros = torch.zeros_like(x).index_copy_(axis, torch.tensor(ins), _pick(x, axis, ins))
+        zeros = torch.zeros_like(x).index_copy_(
+            axis, torch.tensor(ins, device=x.device), _pick(x, axis, ins)
+        )
         outputs = module(zeros)
         every = list(range(outputs.shape[axis]))
         return _close(outputs, _narrow(module, kind, x, ins, every))

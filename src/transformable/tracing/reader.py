@@ -9,10 +9,11 @@ from typing import Any
 
 from torch import fx, nn
 
+from ..layers import in_mode
 from ..resizing import GROUPED
 from .cuts import add_cut_layer
 from .layouts import FixedWidth, Layout
-from .network_graph import NodeCall, in_mode, path_of, trace_graph
+from .network_graph import NodeCall, path_of, trace_graph
 from .run_graph import redirect_overwritten, run_once
 from .stages import find_stages
 from .training_graph import training_graph
@@ -272,10 +273,11 @@ class NetworkReader:
         name = self.describe(node)
         if not reason:
             why = self.opaque.get(str(node.target))
-            reason = f"cannot be traced: {why}" if why else "is not an operation known here"
+            reason = f"cannot be traced: {why}" if why else "is not supported"
             reason = f"{name} {reason}"
         self.freeze(node.all_input_nodes, reason)
-        shape = self.shape(node)
+        # of a module of several outputs, such as attention, the first is the one that is shown
+        shape = self.shape(node) or next(iter(self.outputs[node].parts), ())
         # a norm over the last axis leaves the channels where they are
         like = [n for n in node.all_input_nodes if n in self.axis and self.shape(n) == shape]
         self.axis[node] = self.axis[like[0]] if like else 1
@@ -304,4 +306,4 @@ class NetworkReader:
                 params=params + (earlier.params if earlier else 0),
                 order=self.order[node],
             )
-        return outputs if len(shape) > 1 else None
+        return outputs if len(self.shape(node)) > 1 else None

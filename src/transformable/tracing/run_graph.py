@@ -1,11 +1,13 @@
 """Runs the graph of a network once: what each node gives, what it costs and what it overwrites."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -75,7 +77,12 @@ def run_once(
     like = next(model.parameters(), torch.empty(0))
     body = fx.GraphModule(model, graph)
     runner = _Runner(body)
-    with torch.inference_mode(False), torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with (
+        torch.inference_mode(False),
+        torch.no_grad(),
+        torch.random.fork_rng(devices=[]),
+        _attention_in_parts(),
+    ):
         try:
             generator = torch.Generator().manual_seed(0)
             images = torch.randn(2, *input_shape, generator=generator).to(like)
@@ -95,6 +102,19 @@ def run_once(
                 "computes: has the network a hook, or a forward that changes from call to call?"
             )
     return runner.outputs
+
+
+@contextmanager
+def _attention_in_parts() -> Iterator[None]:
+    """Attention as the products that it consists of: the fused operations that stand for it are
+    known to the counter on some devices only."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def redirect_overwritten(graph: fx.Graph, outputs: Mapping[fx.Node, NodeOutput]) -> None:

@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from .network_graph import described, in_mode, trace_graph
+from ..layers import in_mode
+from .network_graph import described, trace_graph
 
 __all__ = ["training_graph"]
 
@@ -33,8 +34,8 @@ def training_graph(
     if difference:
         warnings.warn(
             f"{type(model).__name__} is not the same in training as in evaluation: {difference}. "
-            "The search, and small networks whose adds are padded, do what evaluation does; name "
-            "the module in leaf= (--leaf) to keep it whole",
+            "The search, and small networks whose adds are padded, use the evaluation-mode graph; "
+            "name the module in leaf= (--leaf) to keep it whole",
             stacklevel=5,
         )
     return graph

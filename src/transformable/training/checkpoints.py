@@ -50,11 +50,14 @@ class Checkpointer:
     Only the first process has a run folder; the others write nothing.
     """
 
-    def __init__(self, session: Session, parts: Mapping[str, Stateful]) -> None:
+    def __init__(
+        self, session: Session, parts: Mapping[str, Stateful], lr: float | None = None
+    ) -> None:
         self._run = session.run
         self._fabric = session.fabric
         self._interval = session.checkpoint_seconds
         self._parts = parts
+        self._training, self._lr = session.training, lr  # for messages
         self._state = LoopState()
         self._last_save = time.monotonic()
         self._signals = StopSignals()
@@ -95,9 +98,9 @@ class Checkpointer:
         parts = {name: part.state_dict() for name, part in self._parts.items()}
         # the loss of a step is computed before it changes the weights, so it tells of this too late
         if (wrong := _not_finite(parts)) is not None:
+            step = self._training.at(self._state.step, self._lr)
             raise ValueError(
-                f"{wrong} has values that are not finite after step {self._state.step}; use a "
-                "lower lr, or more warmup_epochs"
+                f"{wrong} has values that are not finite after {step}; {self._training.advice}"
             )
         if self._run is not None:
             self._run.save_checkpoint({**parts, "state": asdict(self._state)})

@@ -1,25 +1,30 @@
 """Checks before any training: the network fits the images and the task of the dataset."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..data import Dataset, Info
+from ..layers import in_mode
 from ..task import Classification, Task
+from ..tracing.network_graph import check_not_wrapped
 from ..user_code import first_line
 
 __all__ = [
     "check_model",
     "check_outputs",
+    "check_settings",
     "check_task",
     "check_teacher",
     "check_weights",
     "try_out",
 ]
 
+SIGNALS = (
+    "; give signals (N, C, L) as (N, C, 1, L), by x.unsqueeze(2), and a network whose forward "
+    "begins with x = x.squeeze(2)"
+)
 TRIED = 8  # images that an objective and a score are tried on
 
 
@@ -31,6 +36,17 @@ def check_model(model: Any) -> None:
         )
     if not isinstance(model, nn.Module):
         raise ValueError(f"the model is {type(model).__name__}; give a torch.nn.Module")
+    check_not_wrapped(model)
+
+
+def check_settings(name: str, given: Any, kind: type) -> None:
+    """Raise a ValueError unless the settings are of this kind, or None, which stands for the
+    default."""
+    if given is not None and not isinstance(given, kind):
+        raise ValueError(
+            f"{name} is {type(given).__name__}; give tas.{kind.__name__}(epochs=...), or leave it "
+            "out"
+        )
 
 
 def check_task(model: nn.Module, dataset: Dataset) -> None:
@@ -48,7 +64,7 @@ def try_out(model: nn.Module, dataset: Dataset) -> None:
         x, y = next(dataset.train.ordered(min(TRIED, len(dataset.train))))
         return x.to(device), y.to(device)
 
-    with _evaluating(model):
+    with in_mode(model, training=False):
         dataset.task.try_out(model, first_images)
 
 
@@ -64,12 +80,14 @@ def check_outputs(model: nn.Module, info: Info, task: Task | None = None) -> Non
             "bf16-mixed to compute in bfloat16"
         )
     try:
-        with torch.no_grad(), _evaluating(model):
+        with torch.no_grad(), in_mode(model, training=False):
             output = model(torch.zeros(1, *info.input_shape, device=like.device))
     except Exception as error:
         size = "x".join(map(str, info.input_shape))
+        signals = any(isinstance(module, nn.Conv1d) for module in model.modules())
         raise ValueError(
             f"the model cannot take {info.name}'s images of {size}: {first_line(error)}"
+            + SIGNALS * signals
         ) from error
     (task or Classification()).check_output(output, info.name, info.num_classes)
 
@@ -96,13 +114,3 @@ def check_teacher(teacher: nn.Module, info: Info, task: Task | None = None) -> N
         check_outputs(teacher, info, task)
     except ValueError as error:
         raise ValueError(f"the teacher does not fit: {error}") from None
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)

@@ -16,7 +16,7 @@ from ..slimming.slim import slim
 from ..slimming.sort_channels import sort_channels
 from ..task import Objective, Task
 from ..tracing.space import Space
-from .checks import check_model, check_teacher, try_out
+from .checks import check_model, check_settings, check_teacher, try_out
 from .session import Session
 from .step_size import with_learning_rate
 from .train import Trained, minimise
@@ -55,6 +55,7 @@ def distill(
     40
     """
     check_model(student)
+    check_settings("settings", settings, Distilling)
     settings = settings or Distilling()
     inherits = "init" in settings.transfer
     settings = with_learning_rate(settings, (teacher or student) if inherits else None)

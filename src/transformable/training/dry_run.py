@@ -7,6 +7,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from ..data import Dataset
+from ..layers import in_mode
 from ..settings import Training
 from ..task import Objective
 from .calibration import sample_images
@@ -56,10 +57,8 @@ def forward_phase(
 
     @torch.no_grad()
     def step(count: int) -> None:
-        model.eval()
-        with fabric.autocast():
+        with in_mode(model, training=False), fabric.autocast():
             model(repeated(images, count))
-        model.train()
 
     return Phase(name=name, step=step, images=count, at_once=at_once)
 

@@ -7,7 +7,8 @@ import torch
 from lightning_fabric import Fabric
 from torch import nn
 
-from ..data import Split
+from ..data import Dataset, Split
+from ..layers import in_mode
 from ..task import Classification, Task
 from .devices import make_fabric, sum_over_processes
 from .processes import share_buffers
@@ -17,7 +18,7 @@ __all__ = ["evaluate"]
 
 def evaluate(
     model: nn.Module,
-    split: Split,
+    split: Split | Dataset,
     *,
     batch_size: int = 500,
     fabric: Fabric | None = None,
@@ -26,6 +27,7 @@ def evaluate(
 ) -> dict[str, float]:
     """Top-1 and top-5 accuracy as fractions, mean cross-entropy, and the number of images.
 
+    Of a dataset, the test split is used, and its task.
     With fewer than five classes, top-5 is over all of them. ``after_batch`` is called with the
     number of batches done. Several processes share the images, and all get the same result. With a
     task of one's own (``data.task``) it is ``score`` and the mean of the objective.
@@ -34,29 +36,26 @@ def evaluate(
     >>> images = torch.ones(4, 1, 2, 2), torch.tensor([0, 0, 0, 1])
     >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
     >>> _ = net[1].weight.data.zero_(), net[1].bias.data.copy_(torch.tensor([9.0, 0.0]))
-    >>> evaluate(net, from_tensors(images, images, validation=0).test)["accuracy"]
+    >>> evaluate(net, from_tensors(images, images, validation=0))["accuracy"]
     0.75
     """
+    if isinstance(split, Dataset):
+        task, split = task or split.task, split.test
     fabric, task = fabric or make_fabric(), task or Classification()
     model.to(fabric.device)
-    was_training = model.training
-    model.eval()
     exact = torch.float32 if fabric.device.type == "mps" else torch.float64
     sums = torch.zeros(2 + len(task.scores), dtype=exact, device=fabric.device)
-    try:
-        with torch.no_grad():
-            share_buffers(fabric, model)
-            batches = split.ordered(batch_size, rank=fabric.global_rank, world=fabric.world_size)
-            for done, (x, y) in enumerate(batches, start=1):
-                if len(x):  # there may be fewer images than processes
-                    (x, y) = fabric.to_device((x, y))
-                    with fabric.autocast():
-                        found = task.sums(model, x, y)
-                    sums += torch.cat([found, found.new_tensor([len(x)])]).to(sums)
-                if after_batch is not None:
-                    after_batch(done)
-    finally:
-        model.train(was_training)
+    with torch.no_grad(), in_mode(model, training=False):
+        share_buffers(fabric, model)
+        batches = split.ordered(batch_size, rank=fabric.global_rank, world=fabric.world_size)
+        for done, (x, y) in enumerate(batches, start=1):
+            if len(x):  # there may be fewer images than processes
+                (x, y) = fabric.to_device((x, y))
+                with fabric.autocast():
+                    found = task.sums(model, x, y)
+                sums += torch.cat([found, found.new_tensor([len(x)])]).to(sums)
+            if after_batch is not None:
+                after_batch(done)
     (loss, *scores, n) = sum_over_processes(fabric, sums).tolist()
     if n == 0:
         raise ValueError("there are no images to evaluate on")

@@ -11,12 +11,24 @@ from ..runs.once import once
 from ..runs.progress import Progress, Titled
 from ..runs.run_folder import Run
 from .devices import make_fabric
+from .divergence import TrainingName
 from .memory import return_freed_memory
 
-__all__ = ["MOVABLE", "Session"]
+__all__ = ["MOVABLE", "Session", "check_seed"]
 
 MOVABLE = frozenset({"data_dir"})
 """Settings of a part of a job that may differ when it is continued: the images may have moved."""
+
+
+def check_seed(seed: Any) -> None:
+    """Raise a ValueError unless a seed is an integer.
+
+    >>> check_seed("a")
+    Traceback (most recent call last):
+    ValueError: seed must be an integer, not 'a'
+    """
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise ValueError(f"seed must be an integer, not {seed!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,14 +49,20 @@ class Session:
     """The longest time between two checkpoints; there is one after each epoch too."""
     progress: Progress = field(default_factory=Progress)
     """Who is told how far the work is."""
+    training: TrainingName = field(default_factory=TrainingName)
+    """What a training is called where it fails."""
+
+    def __post_init__(self) -> None:
+        check_seed(self.seed)
 
     def rank(self) -> dict[str, int]:
         """Which of the processes this one is, and how many there are, as batches are asked for."""
         return {"rank": self.fabric.global_rank, "world": self.fabric.world_size}
 
-    def titled(self, title: str) -> "Session":
+    def titled(self, title: str, training: TrainingName | None = None) -> "Session":
         """The same session, whose progress has this title in front."""
-        return replace(self, progress=Titled(title, self.progress))
+        progress = Titled(title, self.progress)
+        return replace(self, progress=progress, training=training or self.training)
 
     def once(
         self,

@@ -9,7 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..settings import Training
 
-__all__ = ["filter_size", "with_learning_rate"]
+__all__ = ["filter_size", "how_chosen", "with_learning_rate"]
 
 RATE = 0.0235  # for filters of size 1; docs/results.md says how it was found
 LOWEST, HIGHEST = 0.0005, 0.05
@@ -40,6 +40,20 @@ def with_learning_rate(settings: Settings, network: nn.Module | None) -> Setting
     size = filter_size(network)
     lr = WITHOUT_NORMS if size is None else min(HIGHEST, max(LOWEST, RATE * size))
     return replace(settings, lr=lr)
+
+
+def how_chosen(settings: Training, network: nn.Module | None) -> str:
+    """How ``with_learning_rate`` comes to a learning rate, in words; empty if it is given.
+
+    >>> how_chosen(Training(lr=0), None), how_chosen(Training(lr=0.1), None)
+    ('chosen for fresh weights', '')
+    """
+    if settings.lr:
+        return ""
+    if network is None:
+        return "chosen for fresh weights"
+    known = filter_size(network) is not None
+    return "chosen from the size of its filters" if known else "chosen for a network without norms"
 
 
 def filter_size(network: nn.Module) -> float | None:

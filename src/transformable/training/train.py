@@ -3,7 +3,7 @@
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,12 +17,12 @@ from ..seeds import generator
 from ..settings import Training
 from ..task import Objective, Task
 from .checkpoints import Checkpointer, LoopState
-from .checks import check_model, check_weights, try_out
+from .checks import check_model, check_settings, check_weights, try_out
 from .devices import sum_over_processes
 from .epoch_log import EpochLog, Row
 from .evaluate import evaluate
 from .session import Session
-from .step_size import with_learning_rate
+from .step_size import how_chosen, with_learning_rate
 
 __all__ = ["Trained", "check_steps", "learning_rate", "minimise", "train"]
 
@@ -79,6 +79,7 @@ def train(
     >>> train(net, from_tensors(images, images), Training(epochs=5, batch_size=4)).accuracy
     1.0
     """
+    check_settings("settings", settings, Training)
     settings = settings or Training()
     session = session or Session()
     check_model(model)
@@ -108,7 +109,9 @@ def minimise(
     size = settings.batch_size
     steps = check_steps(dataset.train, size, fabric.world_size)
     check_weights(model)
-    settings = with_learning_rate(settings, model)
+    if not settings.lr:
+        named = replace(session.training, chosen=how_chosen(settings, model))
+        session, settings = replace(session, training=named), with_learning_rate(settings, model)
     begun = int(epochs_before)
     epochs = begun + settings.epochs
     lr_at = lr_schedule(settings, steps, epochs)
@@ -116,7 +119,8 @@ def minimise(
         session.run.start(inputs={"images": dataset.fingerprint})
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     network, optimizer = fabric.setup(model, make_sgd(model.parameters(), settings))
-    checkpointer = Checkpointer(session, {"model": model, "optimizer": optimizer})
+    parts = {"model": model, "optimizer": optimizer}
+    checkpointer = Checkpointer(session, parts, settings.lr)
 
     def score(split: Split) -> dict[str, float]:
         stop = checkpointer.during_evaluation
@@ -127,7 +131,7 @@ def minimise(
 
     with checkpointer, preserve_random_state(fabric):
         state = checkpointer.restore()
-        log = EpochLog(state, on_flush=partial(_read_losses, fabric))
+        log = EpochLog(state, on_flush=partial(_read_losses, session, settings.lr))
         done = begun * steps + min(round((epochs_before - begun) * steps), steps - 1)
         state.step = max(state.step, done)
         progress.start("training", epochs * steps, state.step)
@@ -263,10 +267,11 @@ def _sum_of_parts(rows: list[Row]) -> Row:
     return {**sums, "step": rows[0]["step"], "loss": loss}
 
 
-def _read_losses(fabric: Fabric, rows: list[Row]) -> list[Row]:
+def _read_losses(session: Session, lr: float, rows: list[Row]) -> list[Row]:
     """The values of some steps as numbers, summed over the images of all processes."""
     if not rows:
         return []
+    fabric, training = session.fabric, session.training
     _, _, *names = rows[0]
     columns = [torch.stack([row[name] for row in rows]).tolist() for name in names]
     sums = [
@@ -278,12 +283,10 @@ def _read_losses(fabric: Fabric, rows: list[Row]) -> list[Row]:
         sums = sum_over_processes(fabric, own).tolist()
     for row, (loss, *_) in zip(rows, sums, strict=True):
         if not math.isfinite(loss):
-            lr = (
-                "use a lower lr, or more warmup_epochs"
-                if row["step"] > 1
-                else "look at the images and the objective"
-            )
-            raise ValueError(f"the loss is not a finite number at step {row['step']}; {lr}")
+            first = row["step"] == 1
+            fix = "look at the images and the objective" if first else training.advice
+            step = training.at(row["step"], lr)
+            raise ValueError(f"the loss is not a finite number at {step}; {fix}")
     return [dict(zip((*names, "seen"), values, strict=True)) for values in sums]
 
 
