@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -117,6 +118,65 @@ def test_images_that_were_replaced_between_two_stages(
     other_images(here / "tiny.npz")
     error = error_of(capsys, *OPTIONS, "--epochs=1", "--out=job")
     assert "the images of npz:tiny.npz are not those that job was begun with" in error
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("net.py", lambda path: path.write_text(path.read_text() + "\n"), "network"),
+        ("tiny.npz", other_images, "images"),
+    ],
+)
+def test_a_finished_run_whose_files_have_changed(
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    change: Callable[[Path], None],
+    words: str,
+) -> None:
+    command = ["train", *SOURCE, "--epochs=1", "--out=run", "--json"]
+    assert main(command) == 0  # without a warning, which would be an error here
+    result = capsys.readouterr().out
+    change(here / name)
+    for _ in range(2):
+        with pytest.warns(
+            match=f"^{name} has changed since this run; this is the result of the earlier {words}$"
+        ):
+            assert main(command) == 0
+        assert capsys.readouterr().out == result
+    # a file that is gone is not needed
+    (here / name).unlink()
+    assert main(command) == 0
+
+
+def test_an_unfinished_run_whose_network_has_changed(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "run" / "result.json").unlink()
+    content = (here / "net.py").read_text()
+    (here / "net.py").write_text(content.replace("12", "8"))
+    command = ["train", *SOURCE, "--epochs=1", "--out=run"]
+    error = error_of(capsys, *command)
+    assert error == (
+        "tas: error: net.py has changed since run folder run was started; restore it, or choose "
+        "another --out\n"
+    )
+    (here / "net.py").write_text(content)
+    assert main(command) == 0
+
+
+def test_a_comparison_whose_network_has_changed(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["compare", *SOURCE, "--methods=uniform", "--teacher=teacher.pt", "--out=all"]
+    command += ["--epochs=1", "--search-epochs=1", "--tolerance=0.1", "--seeds=1"]
+    assert main(command) == 0
+    (here / "net.py").write_text((here / "net.py").read_text() + "\n")
+    for _ in range(2):
+        with pytest.warns(match="^net.py has changed since this run; this is the result of the"):
+            assert main(command) == 0
+    error = error_of(capsys, *command, "--seeds=2")
+    assert "net.py has changed since run folder all was started; restore it" in error
 
 
 def test_a_training_goes_on_with_its_own_images_alone(tmp_path: Path) -> None:

@@ -38,9 +38,11 @@ from .outcome import Outcome, parts_rows
 from .progress_bar import LINE_SECONDS, progress_bar
 from .pruning_options import Compare, TrialOptions, split
 from .results_table import COMPARISON_FILES, results_table
+from .sources import refuse_other_network, sources_file, warn_of_other_sources
 
 __all__ = [
     "CompareOutcome",
+    "checked_sources",
     "compare",
     "dry_run",
     "execute_trial",
@@ -69,11 +71,22 @@ def run_comparison(
     may_differ = MAY_DIFFER | options.may_grow
     with Run.open(folder, options.settings(), may_differ=may_differ) as run, end_recorded(folder):
         comparison = plan_comparison(options, budgets, folder, command)
+        files = checked_sources(options, comparison)
         say_how_long(options, comparison)
-        run.start()
+        run.start(files)
         train_shared_teacher(options, comparison, run)
         run_what_is_left(execute_trial, options, comparison)
         return CompareOutcome.of(options, comparison.conclude(comparison.rows()))
+
+
+def checked_sources(options: TrialOptions, comparison: Comparison) -> dict[str, str]:
+    """The file to start the run with; trials of a network that has changed are refused, and where
+    there are none left to run, this is said."""
+    if all(map(comparison.is_done, comparison.trials)):
+        warn_of_other_sources(comparison.folder, options)
+        return {}  # what was there stays: the results are of that
+    refuse_other_network(comparison.folder, options)
+    return sources_file(options)
 
 
 def run_what_is_left(work: Work, options: Any, comparison: Comparison) -> None:

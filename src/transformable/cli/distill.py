@@ -59,7 +59,7 @@ def _distill(options: Distill, session: Session, folder: Path, run: Run | None) 
         note_other_images(options.teacher, dataset)
     check_steps(dataset.train, options.batch_size, session.fabric.world_size)
     files = blueprint_of(options, dataset.info).files(shape)
-    with started(session, run, dataset, files, teacher) as session:
+    with started(options, session, run, dataset, files, teacher) as session:
         trained = distill_network(student, dataset, options, session, teacher=teacher)
     cost = {"macs": macs(space, shape), "params": params(space, shape)}
     return {**training_result(options, trained, dataset.info, cost), "transfer": options.transfer}

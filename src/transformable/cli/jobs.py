@@ -43,6 +43,7 @@ from .options import MAY_DIFFER, Distill, RunOptions, Search, Train
 from .places import absolute_spec
 from .progress_bar import progress_bar
 from .pruning_options import Prune, PruningOptions, TrialOptions
+from .sources import refuse_other_network, sources_file, warn_of_other_sources
 
 __all__ = [
     "blueprint_of",
@@ -68,14 +69,23 @@ def run_once(
     folder, first = options.folder(prefix), is_first_process()
     # other processes that are there already have to know whether there is work
     share = session.fabric.broadcast if is_under_torchrun() else _as_it_is
+    finished = first and (folder / "result.json").is_file()
+
+    def checked_work(run: Run | None) -> dict[str, Any]:
+        if run is not None:
+            refuse_other_network(folder, options)
+        return {**work(folder, run), "out": str(folder)}
+
     with explained_loss():
         result = once(
             folder if first else None,
             options.settings(),
-            lambda run: {**work(folder, run), "out": str(folder)},
+            checked_work,
             may_differ=MAY_DIFFER,
             share=share,
         )
+    if finished:
+        warn_of_other_sources(folder, options)
     # the folder may have been moved since its result was written
     return {**result, "out": str(folder)} if first else None
 
@@ -86,6 +96,7 @@ def _as_it_is(result: Any, _: int = 0) -> Any:
 
 @contextmanager
 def started(
+    options: RunOptions,
     session: Session,
     run: Run | None,
     dataset: Dataset,
@@ -101,7 +112,7 @@ def started(
         inputs = {"images": dataset.fingerprint}
         if teacher is not None:
             inputs["weights of the teacher"] = weights_checksum(teacher.state_dict())
-        run.start(files, inputs=inputs)
+        run.start({**(files or {}), **sources_file(options)}, inputs=inputs)
     if not is_first_process() and not is_under_torchrun():
         end_with_parent()
     session.fabric.launch()

@@ -87,7 +87,7 @@ def _prune(
     trial = Trial(method=options.method, budget=options.budget, seed=options.seed)
     job = make_job(options, folder, trial, command, fabric=session.fabric)
     job.check(session)
-    with started(session, run, job.dataset) as session:
+    with started(options, session, run, job.dataset) as session:
         return run_job(job, session).summary
 
 

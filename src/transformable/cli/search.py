@@ -63,7 +63,7 @@ def search(options: Search, command: str) -> Outcome | None:
 
     def work(folder: Path, run: Run | None) -> dict[str, Any]:
         teacher = model if options.weights else None
-        with started(session, run, dataset, teacher=teacher) as running:
+        with started(options, session, run, dataset, teacher=teacher) as running:
             if options.pretrains():
                 _pretrain(options, model, dataset, running)
             found = search_sizes(model, dataset, budget, options, running, space=space)

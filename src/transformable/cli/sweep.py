@@ -11,6 +11,7 @@ from ..runs.progress_file import end_recorded
 from ..runs.run_folder import Run
 from .compare import (
     CompareOutcome,
+    checked_sources,
     dry_run,
     execute_trial,
     live_table,
@@ -43,8 +44,9 @@ def sweep(options: Sweep, command: str) -> Outcome:
         # other processes may share this folder: wait for it instead of refusing it
         with Run.open(folder, settings, may_differ=may_differ, wait=True) as run:
             comparison = plan_comparison(options, budgets, folder, command)
+            files = checked_sources(options, comparison)
             say_how_long(options, comparison)
-            run.start()
+            run.start(files)
             queue = SharedQueue(url, options.study, comparison.trials, shared)
         train_shared_teacher(options, comparison, run, wait=True)
         queue.enqueue_missing()

@@ -61,7 +61,7 @@ def _train(options: Train, session: Session, folder: Path, run: Run | None) -> d
     }
     check_steps(dataset.train, options.batch_size, session.fabric.world_size)
     files = blueprint_of(options, dataset.info).files(shape)
-    with started(session, run, dataset, files) as session:
+    with started(options, session, run, dataset, files) as session:
         trained = train_network(model, dataset, options, session)
     return training_result(options, trained, dataset.info, cost)
 
