@@ -37,7 +37,7 @@ from .options import MAY_DIFFER
 from .outcome import Outcome, parts_rows
 from .progress_bar import LINE_SECONDS, progress_bar
 from .pruning_options import Compare, TrialOptions, split
-from .results_table import COMPARISON_FILES, results_table
+from .results_table import COMPARISON_FILES, results_table, unequal_passes
 from .sources import refuse_other_network, sources_file, warn_of_other_sources
 
 __all__ = [
@@ -278,4 +278,5 @@ class CompareOutcome(Outcome):
         out = Path(self.result["out"])
         table = results_table(*(self.result[name] for name in ("rows", "teacher", "targets")))
         lines = [f"{name}: {out / file}" for name, file in COMPARISON_FILES.items()]
-        return self.page(table, *lines)
+        unequal = unequal_passes(self.result["rows"], self.result["passes"])
+        return self.page(table, *unequal, *lines)
