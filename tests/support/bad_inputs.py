@@ -54,6 +54,7 @@ CASES: list[Case] = [
     *_for(("train", "prune"), "--mean 0.5", "std is missing"),
     *_for(("train", "prune"), "--mean 100 --std 50", "fraction"),
     *_for(("train", "prune"), "--mean 0.5 0.5 --std 0.5 0.5", "2 numbers"),
+    *_for(("cost", "latency"), "--data-dir empty", "unknown option '--data-dir'"),
     # numbers
     *_for(("train", "search", "distill"), "--epochs abc", "--epochs must be a whole number"),
     *_for(("train", "search", "distill"), "--lr abc", "--lr must be a number"),

@@ -32,7 +32,8 @@ from ..searching.derive import check_possible
 from ..training.interrupts import Interrupted
 from ..training.train import check_steps
 from .budgets import BudgetMaker, trace_space
-from .jobs import load_trained, make_job, make_session
+from .given_weights import check_given, load_trained
+from .jobs import make_job, make_session
 from .options import MAY_DIFFER
 from .outcome import Outcome, parts_rows
 from .progress_bar import LINE_SECONDS, progress_bar
@@ -68,6 +69,7 @@ def run_comparison(
     """Run the trials of a folder that are not done yet, without the help of other commands."""
     if options.dry_run:
         return dry_run(options, plan_comparison(options, budgets, folder, command))
+    check_given(folder, options)
     may_differ = MAY_DIFFER | options.may_grow
     with Run.open(folder, options.settings(), may_differ=may_differ) as run, end_recorded(folder):
         comparison = plan_comparison(options, budgets, folder, command)
@@ -178,7 +180,7 @@ def plan_comparison(
     model = build_for_dataset(options.model, info)
     space = trace_space(options, model, info)
     if options.teacher is not None and not (folder / "teacher" / "result.json").is_file():
-        load_trained(model, options.model, options.teacher, options.new_head)
+        load_trained(model, options, options.teacher, options.new_head)
     maker = BudgetMaker(options, model, space)
     targets = {budget: maker.make(budget) for budget in budgets}
     for target in targets.values():

@@ -6,7 +6,7 @@ The text under each field is its ``--help``.
 import re
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from tyro.conf import arg
 
@@ -51,6 +51,10 @@ Whole = Annotated[int | None, arg(metavar="INT", help_behavior_hint=""), MILLION
 Count = Annotated[Whole, at_least(1)]
 Numbers = Annotated[tuple[float, ...], arg(metavar="X Y Z", help_behavior_hint="")]
 List = Annotated[str, arg(metavar="A,B,..")]
+DIVISOR = Constraint(
+    "a whole number of at least 1, or auto",
+    lambda value: re.fullmatch("auto|[1-9][0-9]{0,5}", str(value)) is not None,
+)
 Names = Annotated[tuple[str, ...], arg(metavar="NAME ..", help_behavior_hint="")]
 
 UNRECORDED = frozenset({"config", "debug", "dry_run", "json", "out", "trust"})
@@ -149,7 +153,7 @@ class SpaceOptions:
     """Which sizes may change: widths, depths or both."""
     ratios: tuple[float, ...] = RATIOS
     """Candidate widths of a layer, as fractions of its width now; above 1 it may grow."""
-    divisor: str = "1"
+    divisor: Annotated[str, DIVISOR] = "1"
     """Round candidate widths to multiples of this; auto measures which multiples pay here."""
     depth_step: Annotated[int, at_least(1)] = 1
     """Step between the candidate depths of a stage."""
@@ -169,6 +173,21 @@ class SpaceOptions:
     """For a latency: the file of tas latency (default: measured once, and kept in the cache)."""
     latency_machine: Text = None
     """Use a table of this machine, by the name that it has in the file, though it is another."""
+
+    def limits(self) -> dict[str, str]:
+        """The amounts of at_most, by metric."""
+        found = {}
+        for text in filter(str.strip, (self.at_most or "").split(",")):
+            metric, _, amount = (part.strip() for part in text.partition("="))
+            if metric not in get_args(Metric) or not amount:
+                known = ", ".join(get_args(Metric))
+                raise ValueError(
+                    f"at_most must be METRIC=AMOUNT with a metric of {known}, not {text.strip()!r}"
+                )
+            if metric == self.metric:
+                raise ValueError(f"at_most {text.strip()}: the budget itself is of {metric}")
+            found[metric] = amount
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,6 +252,7 @@ class Search(SpaceOptions, RunOptions, Searching):
 
     def __post_init__(self) -> None:
         Searching.__post_init__(self)
+        self.limits()  # refused before a run folder is opened
         check_new_head(self.new_head, "weights", self.weights)
         if self.weights is not None and self.start == "scratch":
             raise ValueError(

@@ -56,6 +56,7 @@ class PruningOptions(SpaceOptions, RunOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.limits()  # refused before a run folder is opened
         check_new_head(self.new_head, "teacher", self.teacher)
 
     @property

@@ -124,8 +124,6 @@ class Cost(QueryOptions):
     """Name of a network, timm:NAME, torchvision:NAME, or path.py:factory."""
     data: str = "digits"
     """Dataset that says how large the images are and how many classes there are."""
-    data_dir: Folder = None
-    """Folder that holds the files of the dataset."""
     image_size: Annotated[Count, arg(aliases=["--size"])] = None
     """Height and width of the images, instead of the dataset's (with 3 channels)."""
     num_classes: Count = None
@@ -160,8 +158,6 @@ class Latency(QueryOptions):
     """Name of a network, timm:NAME, torchvision:NAME, or path.py:factory."""
     data: str = "digits"
     """Dataset that says how large the images are and how many classes there are."""
-    data_dir: Folder = None
-    """Folder that holds the files of the dataset."""
     image_size: Count = None
     """Height and width of the images, instead of the dataset's (with 3 channels)."""
     num_classes: Count = None

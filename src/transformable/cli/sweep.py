@@ -21,6 +21,7 @@ from .compare import (
     say_how_long,
     train_shared_teacher,
 )
+from .given_weights import check_given
 from .options import MAY_DIFFER
 from .outcome import Outcome
 from .pruning_options import Sweep, split
@@ -37,6 +38,7 @@ def sweep(options: Sweep, command: str) -> Outcome:
         if options.storage is not None:
             raise ValueError("--storage needs Optuna; pip install 'transformable[sweep]'")
         return run_comparison(options, budgets, folder, command)
+    check_given(folder, options)
     settings, may_differ = options.settings(), MAY_DIFFER | options.may_grow
     url = options.storage or f"sqlite:///{(folder / 'study.db').resolve()}"
     shared = {name: value for name, value in settings.items() if name not in may_differ}

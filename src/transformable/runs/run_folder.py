@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 __all__ = [
+    "SETTINGS",
     "Run",
     "check_version",
     "first_difference",
