@@ -100,7 +100,7 @@ def test_images_that_were_replaced(here: Path, capsys: pytest.CaptureFixture[str
     other_images(here / "tiny.npz")
     for command in ("evaluate", "export"):
         error = error_of(capsys, command, "run", NAMED)
-        assert "are not those that run was made with; put those back, or say --data npz:" in error
+        assert "differ from those that run was made with; restore them, or say --data npz:" in error
     assert main(["evaluate", "run", NAMED, "--data=npz:tiny.npz"]) == 0
     # a network that was trained on others may be used, and this is said
     assert main(["search", *SOURCE, "--weights=run", "--epochs=0", "--out=search"]) == 0
@@ -119,7 +119,7 @@ def test_images_that_were_replaced_between_two_stages(
     assert (here / "job" / stage / "result.json").is_file()
     other_images(here / "tiny.npz")
     error = error_of(capsys, *OPTIONS, "--epochs=1", "--out=job")
-    assert "the images of npz:tiny.npz are not those that job was begun with" in error
+    assert "the images of npz:tiny.npz differ from those that job was started with" in error
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,9 @@ def test_a_training_goes_on_with_its_own_images_alone(tmp_path: Path) -> None:
 
     train(images(0.0))
     train(images(0.0))
-    with pytest.raises(ValueError, match=r"the images are not those that run folder .* begun with"):
+    with pytest.raises(
+        ValueError, match=r"the images differ from those that run folder .* started with"
+    ):
         train(images(1e-7))
 
 

@@ -63,8 +63,8 @@ def check_images(folder: Path, given: str | None, dataset: Dataset) -> None:
     inputs = {"images": dataset.fingerprint}
     if given is None and other_inputs(network_folder(folder), inputs):
         raise ValueError(
-            f"the images of {dataset.info.name} are not those that {folder} was made with; put "
-            f"those back, or say --data {dataset.info.name} to take these"
+            f"the images of {dataset.info.name} differ from those that {folder} was made with; "
+            f"restore them, or say --data {dataset.info.name} to take these"
         )
 
 

@@ -184,8 +184,8 @@ def make_job(
     dataset, model = load_data_and_model(options)
     if other_inputs(folder, {"images": dataset.fingerprint}):
         raise ValueError(
-            f"the images of {options.data} are not those that {folder} was begun with; put those "
-            "back, or choose another --out"
+            f"the images of {options.data} differ from those that {folder} was started with; "
+            "restore them, or choose another --out"
         )
     # once its weights are in the run folder, the file that they came from may be gone
     if options.teacher is not None and not (folder / "teacher" / "result.json").is_file():

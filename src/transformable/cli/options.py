@@ -78,7 +78,7 @@ class RunOptions:
     download: bool = False
     """Fetch the dataset if it is not there."""
     image_size: Count = None
-    """Height and width that photos are brought to (default: 224)."""
+    """Height and width to which photos are resized (default: 224)."""
     mean: Numbers = ()
     """Mean of the pixels (0 to 1) that the network was trained with, one number or one a channel
     (default: the dataset's own)."""
@@ -148,17 +148,19 @@ class SpaceOptions:
     """Which sizes a network may have."""
 
     residual: Residual = "pad"
-    """What becomes of an add whose sides differ in width."""
+    """How a residual add treats inputs of different widths: pad (zeros), project (1x1 convolution)
+    or tied (equal widths)."""
     sizes: Sizes = "both"
     """Which sizes may change: widths, depths or both."""
     ratios: tuple[float, ...] = RATIOS
     """Candidate widths of a layer, as fractions of its width now; above 1 it may grow."""
     divisor: Annotated[str, DIVISOR] = "1"
-    """Round candidate widths to multiples of this; auto measures which multiples pay here."""
+    """Round candidate widths to multiples of this; auto measures which multiples are fastest on
+    this machine."""
     depth_step: Annotated[int, at_least(1)] = 1
     """Step between the candidate depths of a stage."""
     metric: Metric = "macs"
-    """What the budget is of: macs, params, or latency, which is measured on this machine."""
+    """Cost metric of the budget: macs, params, or latency, which is measured on this machine."""
     tolerance: Annotated[float, between(0, 1)] = 0.05
     """How far from the target the cost may be, as a share of it; for a latency at least 0.05."""
     at_most: Annotated[str | None, arg(metavar="METRIC=AMOUNT,..", help_behavior_hint="")] = None
@@ -172,7 +174,8 @@ class SpaceOptions:
     latency_table: File = None
     """For a latency: the file of tas latency (default: measured once, and kept in the cache)."""
     latency_machine: Text = None
-    """Use a table of this machine, by the name that it has in the file, though it is another."""
+    """Accept a latency table that was measured on this other machine (the name stored in the
+    file)."""
 
     def limits(self) -> dict[str, str]:
         """The amounts of at_most, by metric."""
@@ -200,7 +203,8 @@ class Train(RunOptions, Training):
     """A network that the paper's authors published, by its name in tas cost --published list:
     train it from scratch. It has a --model and a --residual of its own."""
     residual: Residual = "pad"
-    """With a shape: what becomes of an add whose sides differ in width."""
+    """With a shape: how a residual add treats inputs of different widths: pad (zeros), project (1x1
+    convolution) or tied (equal widths)."""
     weights: Text = None
     """Weights to start from: a file, or the run folder of tas train."""
     new_head: bool = False
@@ -229,7 +233,8 @@ class Distill(RunOptions, Distilling):
     sort: bool = True
     """With init: take the most important channels of each layer instead of its first ones."""
     residual: Residual = "pad"
-    """What becomes of an add whose sides differ in width."""
+    """How a residual add treats inputs of different widths: pad (zeros), project (1x1 convolution)
+    or tied (equal widths)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,7 +253,7 @@ class Search(SpaceOptions, RunOptions, Searching):
     validation: Annotated[float, FRACTION] = 0.0
     """Share of the training set that is held out of the search (0: none)."""
     dry_run: bool = False
-    """Say what there is to search and how long it would take, and stop."""
+    """Print what there is to search and an estimate of time and memory, then exit."""
 
     def __post_init__(self) -> None:
         Searching.__post_init__(self)

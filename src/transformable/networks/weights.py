@@ -117,9 +117,7 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
         what = f"weights file {path} is damaged or not safetensors"
         raise ValueError(f"{what}; {_way_on(path)}") from None
     if checksum is not None and checksum != weights_checksum(state):
-        raise ValueError(
-            f"weights file {path} is damaged: its checksum is of other weights; {_way_on(path)}"
-        )
+        raise ValueError(f"weights file {path} is damaged: checksum mismatch; {_way_on(path)}")
     return state
 
 

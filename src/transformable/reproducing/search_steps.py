@@ -51,7 +51,7 @@ def measure_search_steps(
             seconds, processor, memory = ours.recv()
         except EOFError:
             raise ValueError(
-                f"the search steps with |I| = {select} ended early; perhaps for want of memory"
+                f"the search steps with |I| = {select} ended early; probably out of memory"
             ) from None
         finally:
             process.join()
