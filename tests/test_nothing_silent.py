@@ -5,12 +5,15 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 import transformable as tas
 from support.tiny_prune import OPTIONS, prepare
@@ -44,8 +47,8 @@ def here(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     shutil.copytree(trained, tmp_path / "here")
     monkeypatch.chdir(tmp_path / "here")
     # as if the run had been made here
-    config = Path("run/config.toml")
-    config.write_text(config.read_text().replace(str(trained), str(tmp_path / "here")))
+    for path in (Path("run/config.toml"), Path("run/network.json")):
+        path.write_text(path.read_text().replace(str(trained), str(tmp_path / "here")))
     return tmp_path / "here"
 
 
@@ -97,7 +100,7 @@ def test_images_that_were_replaced(here: Path, capsys: pytest.CaptureFixture[str
     other_images(here / "tiny.npz")
     for command in ("evaluate", "export"):
         error = error_of(capsys, command, "run", NAMED)
-        assert "are not those that run was made with; put those back, or say --data npz:" in error
+        assert "differ from those that run was made with; restore them, or say --data npz:" in error
     assert main(["evaluate", "run", NAMED, "--data=npz:tiny.npz"]) == 0
     # a network that was trained on others may be used, and this is said
     assert main(["search", *SOURCE, "--weights=run", "--epochs=0", "--out=search"]) == 0
@@ -116,7 +119,138 @@ def test_images_that_were_replaced_between_two_stages(
     assert (here / "job" / stage / "result.json").is_file()
     other_images(here / "tiny.npz")
     error = error_of(capsys, *OPTIONS, "--epochs=1", "--out=job")
-    assert "the images of npz:tiny.npz are not those that job was begun with" in error
+    assert "the images of npz:tiny.npz differ from those that job was started with" in error
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("net.py", lambda path: path.write_text(path.read_text() + "\n"), "network"),
+        ("tiny.npz", other_images, "images"),
+    ],
+)
+def test_a_finished_run_whose_files_have_changed(
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    change: Callable[[Path], None],
+    words: str,
+) -> None:
+    command = ["train", *SOURCE, "--epochs=1", "--out=run", "--json"]
+    assert main(command) == 0  # without a warning, which would be an error here
+    result = capsys.readouterr().out
+    change(here / name)
+    for _ in range(2):
+        with pytest.warns(
+            match=f"^{name} has changed since this run; this is the result of the earlier {words}$"
+        ):
+            assert main(command) == 0
+        assert capsys.readouterr().out == result
+    # a file that is gone is not needed
+    (here / name).unlink()
+    assert main(command) == 0
+
+
+def test_an_unfinished_run_whose_network_has_changed(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "run" / "result.json").unlink()
+    content = (here / "net.py").read_text()
+    (here / "net.py").write_text(content.replace("12", "8"))
+    command = ["train", *SOURCE, "--epochs=1", "--out=run"]
+    error = error_of(capsys, *command)
+    assert error == (
+        "tas: error: net.py has changed since run folder run was started; restore it, or choose "
+        "another --out\n"
+    )
+    (here / "net.py").write_text(content)
+    assert main(command) == 0
+
+
+def test_a_comparison_whose_network_has_changed(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["compare", *SOURCE, "--methods=uniform", "--teacher=teacher.pt", "--out=all"]
+    command += ["--epochs=1", "--search-epochs=1", "--tolerance=0.1", "--seeds=1"]
+    assert main(command) == 0
+    (here / "net.py").write_text((here / "net.py").read_text() + "\n")
+    for _ in range(2):
+        with pytest.warns(match="^net.py has changed since this run; this is the result of the"):
+            assert main(command) == 0
+    error = error_of(capsys, *command, "--seeds=2")
+    assert "net.py has changed since run folder all was started; restore it" in error
+
+
+def test_a_finished_search_needs_none_of_its_files(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["search", *SOURCE, "--weights=teacher.pt", "--epochs=0", "--out=search"]
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    assert "1 of 2 blocks: " in shown or "2 of 2 blocks: " in shown
+    for name in ("teacher.pt", "tiny.npz", "net.py"):
+        (here / name).unlink()
+    assert main(command) == 0
+    assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--divisor=eight", "divisor must be a whole number of at least 1, or auto, not eight"),
+        ("--divisor=0", "divisor must be a whole number of at least 1, or auto, not 0"),
+        ("--teacher=nope.pt", "weights file nope.pt is not there"),
+        (
+            "--at-most=foo=1",
+            "at_most must be METRIC=AMOUNT with a metric of macs, params, latency, not 'foo=1'",
+        ),
+        ("--at-most=macs=1", "at_most macs=1: the budget itself is of macs"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("command", "folder"),
+    [("prune", "prune-0.5-"), ("compare", "compare-0.5-"), ("sweep", "sweep-")],
+)
+def test_a_wrong_value_where_another_run_has_the_folder(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    folder: str,
+    arguments: str,
+    words: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Run.open(f"runs/{folder}resnet20-digits-seed0", {"command": "another"}) as run:
+        run.start()
+    assert error_of(capsys, command, arguments) == f"tas: error: {words}\n"
+
+
+def test_a_teacher_of_other_data(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    error = error_of(capsys, "prune", NAMED, "--teacher=run", "--out=new")
+    assert error == (
+        f"tas: error: run run was trained on npz:{here}/tiny.npz, not on digits; use --data "
+        f"npz:{here}/tiny.npz, or --new-head to start the last layer afresh\n"
+    )
+
+
+def test_a_run_that_was_made_in_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    images = torch.rand(40, 1, 6, 6), torch.arange(40) % 2
+    net = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(128, 2))
+    short: dict[str, Any] = {"epochs": 1, "batch_size": 10}
+    tas.prune(
+        net,
+        tas.data.from_tensors(images, images),
+        method="uniform",
+        training=tas.Training(**short),
+        distilling=tas.Distilling(**short),
+        out=tmp_path / "run",
+    )
+    for command in ("evaluate", "export"):
+        assert error_of(capsys, command, str(tmp_path / "run")) == (
+            f"tas: error: run {tmp_path / 'run'} was made in Python, on data of its own (tensors); "
+            "use tas.load and tas.evaluate there, or give --data\n"
+        )
 
 
 def test_a_training_goes_on_with_its_own_images_alone(tmp_path: Path) -> None:
@@ -126,13 +260,15 @@ def test_a_training_goes_on_with_its_own_images_alone(tmp_path: Path) -> None:
         return tas.data.from_tensors((x, torch.arange(12) % 2), (x, torch.arange(12) % 2))
 
     def train(data: tas.data.Dataset) -> None:
-        net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2))
+        net = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
         with Run.open(tmp_path / "run", {}) as run:
             tas.train(net, data, tas.Training(epochs=1, batch_size=4), tas.Session(run=run))
 
     train(images(0.0))
     train(images(0.0))
-    with pytest.raises(ValueError, match=r"the images are not those that run folder .* begun with"):
+    with pytest.raises(
+        ValueError, match=r"the images differ from those that run folder .* started with"
+    ):
         train(images(1e-7))
 
 
@@ -187,7 +323,7 @@ def test_what_to_remove_is_enough(here: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_no_bit_of_a_weights_file_changes_a_weight(tmp_path: Path) -> None:
-    net = torch.nn.Linear(2, 2)
+    net = nn.Linear(2, 2)
     (tmp_path / "w.safetensors").write_bytes(weights_as_bytes(net))
     torch.save(net.state_dict(), tmp_path / "w.pt")
     for path in (tmp_path / "w.safetensors", tmp_path / "w.pt"):

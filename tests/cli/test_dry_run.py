@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from transformable.cli import compare
+from transformable.cli import compare, prune
 from transformable.cli.entry import main
-from transformable.cli.pruning_options import Compare
+from transformable.cli.pruning_options import Compare, Prune
 from transformable.comparing.comparison import Comparison
 from transformable.comparing.trials import Trial
 from transformable.pruning.dry_run import JobEstimate
@@ -24,6 +24,18 @@ def test_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert seen["seconds"] == pytest.approx(sum(seen["parts"].values()))
     assert seen["memory_bytes"] > 2**26
     assert not (tmp_path / "run").exists()
+
+
+def test_a_job_looks_at_its_own_folder(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def make_job(options: Prune, folder: Path, trial: Trial) -> None:
+        raise ValueError(f"the folder is {folder}")
+
+    monkeypatch.setattr(prune, "make_job", make_job)
+    assert main(["prune", "--budget=0.4", "--method=fpgm", "--dry-run"]) == 2
+    expected = "tas: error: the folder is runs/prune-fpgm-0.4-resnet20-digits-seed0\n"
+    assert capsys.readouterr().err == expected
 
 
 @pytest.mark.parametrize(

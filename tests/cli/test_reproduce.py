@@ -79,6 +79,10 @@ def test_interrupted_in_the_middle_and_continued(
         assert run_status(Path(place))["state"] == "interrupted"
 
     before = first.stat().st_mtime_ns
+    config = Path("r", STUDY, "config.toml")  # as folders had it before
+    config.write_text(
+        config.read_text().replace('command = "reproduce"', 'command = "studytrials"')
+    )
     assert main(["reproduce", "table3", *OPTIONS, "--out=r", "--json"]) == 0
     captured = capsys.readouterr()
     assert "2 runs to do: about" in captured.err
@@ -88,7 +92,9 @@ def test_interrupted_in_the_middle_and_continued(
 
     seen = run_status(Path("r"))
     assert (seen["state"], seen["stage"], seen["done"], seen["total"]) == ("finished", STUDY, 1, 1)
-    assert {each["state"] for each in run_status(Path("r", STUDY))["trials"]} == {"done"}
+    seen = run_status(Path("r", STUDY))
+    assert seen["command"] == "reproduce"
+    assert {each["state"] for each in seen["trials"]} == {"done"}
 
     lines = lines_of("table3")
     assert set(lines) == {"tas-depth", "tas-width", "tas"}

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from support.made_up_comparison import about, open_run, run, seeds
-from transformable.cli.results_table import results_table
+from transformable.cli.results_table import results_table, unequal_passes
 
 
 def shown(
@@ -56,6 +56,15 @@ def test_what_is_outside_the_band_is_marked() -> None:
     assert "70.00% §" in lines[3]
     told = "§ outside the band of its budget: compared at another cost"
     assert " ".join(lines[4:]).split() == told.split()
+
+
+def test_passes_that_are_not_equal_are_named() -> None:
+    rows = [run("tas", 0.8, passes=45), run("cp", 0.7, passes=45.5), run("amc", 0.7, passes=61.5)]
+    assert unequal_passes(rows[:2], 45) == []
+    assert unequal_passes(rows, None) == []  # nothing was promised
+    assert unequal_passes(rows, 45) == [
+        "passes are not equal: each method was to have 45, and amc took 61.5"
+    ]
 
 
 def test_the_table_is_as_wide_as_the_terminal() -> None:

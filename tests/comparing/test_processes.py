@@ -31,7 +31,7 @@ def test_one_that_fails_or_is_killed_does_not_take_the_others_down(tmp_path: Pat
     ended = run("pfec,fpgm,uniform,cp", tmp_path, working.mixed)
     assert ended == {
         "pfec-0.5-seed0": "RuntimeError: no filters left",
-        "fpgm-0.5-seed0": "its process ended: killed by signal 9, perhaps for want of memory",
+        "fpgm-0.5-seed0": "its process ended: killed by signal 9, probably out of memory",
         "uniform-0.5-seed0": None,
         "cp-0.5-seed0": None,
     }

@@ -47,6 +47,7 @@ def card(info: Info = INFO, **changes: Any) -> str:
     [
         ({}, f"The widths of its layers and the depths of its stages {TAS} macs"),
         ({"method": "tas"}, f"The widths of its layers and the depths of its stages {TAS} macs"),
+        ({"shape": {"depths": {}}}, f"trained first. The widths of its layers {TAS} macs"),
         ({"method": "tas-width"}, f"trained first. The widths of its layers {TAS} macs"),
         ({"method": "tas-depth"}, f"The depths of its stages {TAS} macs"),
         ({"method": "fpgm"}, "trained first. It was pruned by `fpgm` to 475 to 1,525 macs"),

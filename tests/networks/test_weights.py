@@ -33,6 +33,23 @@ def test_every_kind_of_file(tmp_path: Path, net: nn.Module) -> None:
             assert torch.equal(value, state[name]), (path, name)
 
 
+class Wrapper(nn.Module):
+    """All of its names begin with those that nn.DataParallel gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.module = nn.Linear(2, 3)
+
+
+@pytest.mark.parametrize("prefix", ["", "module."])
+def test_a_network_with_a_part_called_module(tmp_path: Path, prefix: str) -> None:
+    state = Wrapper().state_dict()
+    torch.save({f"{prefix}{name}": value for name, value in state.items()}, tmp_path / "w.pt")
+    fresh = Wrapper()
+    load_weights(fresh, tmp_path / "w.pt")
+    assert torch.equal(fresh.module.weight, state["module.weight"])
+
+
 def test_a_file_without_batch_counts_is_taken(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2))
     old = {n: t + 1 for n, t in model.state_dict().items() if "num_batches" not in n}

@@ -96,9 +96,9 @@ def test_one_table_for_all_commands(
         (["--metric=latency", "--latency-table=theirs.json"], "measured on 'another processor'"),
         (["--metric=latency", "--runtime=onnxruntime"], "onnxruntime is not installed"),
         (["--at-most=latency=1ns"], "at most 1e-06 ms is below the smallest shape"),
-        (["--at-most=watts=3"], "metric must be one of macs, params, latency, not 'watts'"),
+        (["--at-most=watts=3"], "with a metric of macs, params, latency, not 'watts="),
         (["--at-most=macs=3M"], "the budget itself is of macs"),
-        (["--divisor=0"], "divisor must be a whole number or auto, not '0'"),
+        (["--divisor=0"], "divisor must be a whole number of at least 1, or auto, not 0"),
     ],
 )
 def test_bad_input_is_one_line_and_2(

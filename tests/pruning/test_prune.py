@@ -160,8 +160,8 @@ def test_another_config_in_the_same_folder_is_refused(
     assert (
         "belongs to another config: student.epochs is 4 there and 5 here" in capsys.readouterr().err
     )
-    assert run(folder, "--out=whole", "--preset=quick", "--teacher=other.pt") == 2
-    assert "teacher is not given there and other.pt here" in capsys.readouterr().err
+    assert run(folder, "--out=whole", "--preset=quick", "--teacher=net.py") == 2
+    assert "teacher is not given there and net.py here" in capsys.readouterr().err
     short = [option for option in OPTIONS if not option.startswith("--batch-size")]
     monkeypatch.chdir(folder)
     assert main([*short, "--out=whole"]) == 2

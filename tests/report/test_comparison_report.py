@@ -70,7 +70,7 @@ def test_means_and_spread_by_hand() -> None:
         open_run("tas", "failed", "out of memory", seed=4),
         open_run("tas", "running", seed=5),
     ]
-    (entry,) = average_over_seeds(rows)
+    (entry,) = average_over_seeds(rows, {})
     numbers = {name: entry.pop(name) for name in ("accuracy", "accuracy_std", "search_seconds")}
     # deviations of 0, 2 and -2 points: the root of 8 / 2
     assert list(numbers.values()) == pytest.approx([0.8, 0.02, 42.5 / 3])
@@ -96,7 +96,7 @@ def test_means_and_spread_by_hand() -> None:
 
 
 def test_one_run_has_no_spread() -> None:
-    (entry,) = average_over_seeds([run("tas", 0.8)])
+    (entry,) = average_over_seeds([run("tas", 0.8)], {})
     assert entry["accuracy"] == 0.8
     assert entry["accuracy_std"] is None
 
@@ -110,7 +110,9 @@ def test_the_order() -> None:
         run("tas", 0.79, transfer="kd"),
         *(run("tas", 0.5, budget=budget) for budget in ("20M", "0.7", "30%", "900K")),
     ]
-    keys = [(e["budget"], e["method"], e["transfer"]) for e in average_over_seeds(rows)]
+    values = {"0.5": 5e5, "0.7": 7e5, "30%": 3e5, "900K": 9e5, "20M": 2e7}
+    targets = {budget: {"value": value} for budget, value in values.items()}
+    keys = [(e["budget"], e["method"], e["transfer"]) for e in average_over_seeds(rows, targets)]
     assert keys == [
         ("30%", "tas", "init"),
         ("0.5", "tas", "init"),
@@ -122,6 +124,12 @@ def test_the_order() -> None:
         ("900K", "tas", "init"),
         ("20M", "tas", "init"),
     ]
+
+
+def test_the_order_of_times() -> None:
+    targets = {f"{ms}ms": {"value": ms} for ms in (10, 3)}
+    rows = [run("tas", 0.5, budget=budget) for budget in targets]
+    assert [e["budget"] for e in average_over_seeds(rows, targets)] == ["3ms", "10ms"]
 
 
 # Markdown
@@ -258,10 +266,21 @@ def test_a_far_one_with_a_wide_spread_takes_the_win_too() -> None:
     assert "the difference from wide is within two standard errors: there is no" in lead(rows)
 
 
+def test_two_that_are_equal() -> None:
+    rows = [*seeds("tas", 0.80, 0.82), *seeds("pfec", 0.82, 0.80)]
+    words = "pfec has the same, and seed by seed the difference from pfec is within two standard"
+    assert f" {words} errors: there is no clear winner." in lead(rows)
+    single = lead([run("tas", 0.8), run("pfec", 0.8)])
+    assert " pfec has the same; with fewer than two common seeds the difference has no" in single
+
+
 def test_one_seed_is_no_proof() -> None:
     text = comparison_markdown([run("tas", 0.8), *seeds("pfec", 0.70, 0.71)], about())
     assert "tas has the highest accuracy: 80.00% (n = 1)" in text
-    assert "by 9.50 points; without two common seeds of all there is no error" in text
+    assert (
+        "by 9.50 points; with fewer than two common seeds the difference has no standard error."
+        in text
+    )
     assert "winner" not in text
     cells = {row[0]: row[2] for row in table(text)[:5]}
     assert cells["tas"] == "80.00% (n = 1) †"
@@ -306,9 +325,13 @@ def test_budgets_and_transfers_are_told_apart() -> None:
         *seeds("pfec", 0.72, 0.73, transfer="none"),
         *seeds("tas", 0.60, 0.61, transfer="kd", budget="0.3"),
     ]
-    text = comparison_markdown(rows, about(kind="sweep", command=""))
+    smaller = {"metric": "macs", "value": 3e6, "low": 4750000, "high": 5250000}
+    targets = {"0.3": smaller, **about()["targets"]}
+    text = comparison_markdown(rows, about(kind="sweep", command="", targets=targets))
     assert text.startswith("# resnet20 on digits: budgets compared\n\nAll 8 runs are done.\n\n- At")
-    assert "- At a budget of 0.3, tas reaches 60.50% ± 0.71 (n = 2), 21.50 points below" in text
+    assert (
+        "- At a budget of 0.3 (3.00M MACs), tas reaches 60.50% ± 0.71 (n = 2), 21.50 points" in text
+    )
     assert "tas (kd) has the highest mean accuracy" in text
     assert "It leads pfec (none) by 8.00 points" in text
     assert "The highest means by transfer are kd: tas 80.50%; none: pfec 72.50%." in text
@@ -320,7 +343,7 @@ def test_budgets_and_transfers_are_told_apart() -> None:
         ["tas", "none", "0.5"],
     ]
     assert "Made from Python." in text
-    page = read(rows, kind="sweep")
+    page = read(rows, kind="sweep", targets=targets)
     assert page.all("p", "over")[0].text == "A sweep over budgets"
     assert len(page.all("header")[0].all("li")) == 2
     names = [row.all("span")[0].text for row in page.all("div", "time")]

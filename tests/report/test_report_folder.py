@@ -205,7 +205,9 @@ def test_an_undecided_search_is_called_that(tmp_path: Path) -> None:
 def test_an_accuracy_of_chance_is_remarked_on(tmp_path: Path) -> None:
     after = {**result_record()["after"], "accuracy": 4 / 24}
     page = report(tmp_path, after=after, n=24, num_classes=5)
-    words = "The small network: 16.67% on 24 images is no better than guessing one of 5 classes"
+    words = (
+        "small network: 16.67% on 24 images is not clearly better than guessing one of 5 classes"
+    )
     assert words in page.text
     assert "The unpruned network" not in page.text
 

@@ -42,7 +42,9 @@ class Looker(Progress):
         self.seen.append(run_status(self.folder))
 
 
-def test_a_job_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_at_every_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(progress_file, "EVERY_SECONDS", 0.0)
     images = torch.rand(40, 1, 6, 6), torch.arange(40) % 2
     net = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(128, 2))
@@ -77,6 +79,11 @@ def test_a_job_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     # the process lives on, the job is finished
     seen = run_status(out)
     assert seen["state"] == "finished"
+    assert main(["status", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert "finished: the results are in the folder" in shown
+    assert "measuring" not in shown
+    assert "stage" not in shown
     after = json.loads((out / "result.json").read_text())["after"]
     assert seen["result"] == {name: after[name] for name in ("accuracy", "top5", "macs", "params")}
 
@@ -167,7 +174,7 @@ def test_a_process_that_was_killed_is_dead(
     process.join()
     seen = state("--json")
     assert (seen["state"], seen["process"]["alive"]) == ("dead", False)
-    assert f"dead: process {process.pid} is gone" in state()
+    assert f"dead: process {process.pid} no longer exists and left no reason" in state()
     # stopped by a signal instead
     process = start(tmp_path, "run", *TRAIN, "--epochs=500")
     while state("--json")["process"]["pid"] != process.pid:

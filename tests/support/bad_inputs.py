@@ -54,6 +54,8 @@ CASES: list[Case] = [
     *_for(("train", "prune"), "--mean 0.5", "std is missing"),
     *_for(("train", "prune"), "--mean 100 --std 50", "fraction"),
     *_for(("train", "prune"), "--mean 0.5 0.5 --std 0.5 0.5", "2 numbers"),
+    *_for(("train", "prune", "cost"), "--data tiny.npz", "'tiny.npz'; use --data npz:tiny.npz"),
+    *_for(("cost", "latency"), "--data-dir empty", "unknown option '--data-dir'"),
     # numbers
     *_for(("train", "search", "distill"), "--epochs abc", "--epochs must be a whole number"),
     *_for(("train", "search", "distill"), "--lr abc", "--lr must be a number"),
@@ -107,6 +109,7 @@ CASES: list[Case] = [
     *_for(("search", "prune", "compare"), "--tolerance 2", "tolerance must be"),
     *_for(("search", "prune", "compare"), "--at-most macs", "macs"),
     *_for(("search", "prune", "compare"), "--divisor x", "divisor"),
+    *_for(("search", "prune", "compare"), "--ratios 0.5,1.0", "separate them by spaces"),
     *_for(("search", "prune", "compare"), "--ratios 0", "ratios"),
     *_for(("search", "prune", "compare"), "--leaf nobody", "no module 'nobody'"),
     ("prune --method nobody", "nobody"),

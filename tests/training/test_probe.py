@@ -28,7 +28,7 @@ def data(count: int = 40) -> Dataset:
 def test_larger_steps_follow_from_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, memory, tried = 0.0, 0, []
     monkeypatch.setattr(time, "perf_counter", lambda: clock)
-    monkeypatch.setattr(probing, "_peak_memory", lambda device: memory)
+    monkeypatch.setattr(probing, "peak_memory", lambda device: memory)
 
     def forget(device: torch.device) -> None:
         nonlocal memory

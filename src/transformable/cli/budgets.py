@@ -1,6 +1,5 @@
 """Budgets from the options of a command, with the latencies that they need."""
 
-import re
 import sys
 from functools import cached_property
 from pathlib import Path
@@ -45,8 +44,6 @@ def trace_space(
         )
 
     if options.divisor != "auto":
-        if not re.fullmatch("[1-9][0-9]{0,5}", options.divisor):
-            raise ValueError(f"divisor must be a whole number or auto, not {options.divisor!r}")
         return trace(int(options.divisor))
     fabric = fabric or make_fabric(options.device)
     conditions = conditions_here(
@@ -88,12 +85,7 @@ class BudgetMaker:
 
     def _limits(self) -> tuple[Limit, ...]:
         limits = []
-        for text in (self.options.at_most or "").split(","):
-            if not text.strip():
-                continue
-            metric, _, amount = (part.strip() for part in text.partition("="))
-            if metric == self.options.metric:
-                raise ValueError(f"--at-most {text}: the budget itself is of {metric}")
+        for metric, amount in self.options.limits().items():
             latency = self.latency if metric == "latency" else None
             limits.append(limit_of(amount, self.space, metric, latency))  # type: ignore[arg-type]
         return tuple(limits)

@@ -32,15 +32,18 @@ from ..searching.derive import check_possible
 from ..training.interrupts import Interrupted
 from ..training.train import check_steps
 from .budgets import BudgetMaker, trace_space
-from .jobs import load_trained, make_job, make_session
+from .given_weights import check_given, load_trained
+from .jobs import make_job, make_session
 from .options import MAY_DIFFER
 from .outcome import Outcome, parts_rows
 from .progress_bar import LINE_SECONDS, progress_bar
 from .pruning_options import Compare, TrialOptions, split
-from .results_table import COMPARISON_FILES, results_table
+from .results_table import COMPARISON_FILES, results_table, unequal_passes
+from .sources import refuse_other_network, sources_file, warn_of_other_sources
 
 __all__ = [
     "CompareOutcome",
+    "checked_sources",
     "compare",
     "dry_run",
     "execute_trial",
@@ -66,14 +69,26 @@ def run_comparison(
     """Run the trials of a folder that are not done yet, without the help of other commands."""
     if options.dry_run:
         return dry_run(options, plan_comparison(options, budgets, folder, command))
+    check_given(folder, options)
     may_differ = MAY_DIFFER | options.may_grow
     with Run.open(folder, options.settings(), may_differ=may_differ) as run, end_recorded(folder):
         comparison = plan_comparison(options, budgets, folder, command)
+        files = checked_sources(options, comparison)
         say_how_long(options, comparison)
-        run.start()
+        run.start(files)
         train_shared_teacher(options, comparison, run)
         run_what_is_left(execute_trial, options, comparison)
         return CompareOutcome.of(options, comparison.conclude(comparison.rows()))
+
+
+def checked_sources(options: TrialOptions, comparison: Comparison) -> dict[str, str]:
+    """The file to start the run with; trials of a network that has changed are refused, and where
+    there are none left to run, this is said."""
+    if all(map(comparison.is_done, comparison.trials)):
+        warn_of_other_sources(comparison.folder, options)
+        return {}  # what was there stays: the results are of that
+    refuse_other_network(comparison.folder, options)
+    return sources_file(options)
 
 
 def run_what_is_left(work: Work, options: Any, comparison: Comparison) -> None:
@@ -165,7 +180,7 @@ def plan_comparison(
     model = build_for_dataset(options.model, info)
     space = trace_space(options, model, info)
     if options.teacher is not None and not (folder / "teacher" / "result.json").is_file():
-        load_trained(model, options.model, options.teacher, options.new_head)
+        load_trained(model, options, options.teacher, options.new_head)
     maker = BudgetMaker(options, model, space)
     targets = {budget: maker.make(budget) for budget in budgets}
     for target in targets.values():
@@ -265,4 +280,5 @@ class CompareOutcome(Outcome):
         out = Path(self.result["out"])
         table = results_table(*(self.result[name] for name in ("rows", "teacher", "targets")))
         lines = [f"{name}: {out / file}" for name, file in COMPARISON_FILES.items()]
-        return self.page(table, *lines)
+        unequal = unequal_passes(self.result["rows"], self.result["passes"])
+        return self.page(table, *unequal, *lines)

@@ -108,7 +108,7 @@ def _sizes(options: Cost) -> tuple[tuple[int, int, int], int]:
     shape = None if size is None else (3, size, size)
     if shape is not None and options.num_classes is not None:
         return shape, options.num_classes
-    info = data.info(options.data, options.data_dir)
+    info = data.info(options.data)
     return shape or info.input_shape, options.num_classes or info.num_classes
 
 

@@ -18,12 +18,11 @@ from ..training.distill import distill as distill_network
 from ..training.distill import student_network
 from ..training.session import Session
 from ..training.train import check_steps
+from .given_weights import load_trained, note_other_images
 from .jobs import (
     blueprint_of,
     load_data_and_model,
-    load_trained,
     make_session,
-    note_other_images,
     run_once,
     started,
 )
@@ -59,7 +58,7 @@ def _distill(options: Distill, session: Session, folder: Path, run: Run | None) 
         note_other_images(options.teacher, dataset)
     check_steps(dataset.train, options.batch_size, session.fabric.world_size)
     files = blueprint_of(options, dataset.info).files(shape)
-    with started(session, run, dataset, files, teacher) as session:
+    with started(options, session, run, dataset, files, teacher) as session:
         trained = distill_network(student, dataset, options, session, teacher=teacher)
     cost = {"macs": macs(space, shape), "params": params(space, shape)}
     return {**training_result(options, trained, dataset.info, cost), "transfer": options.transfer}
@@ -75,7 +74,7 @@ def _teacher(options: Distill, model: nn.Module, info: Info) -> nn.Module | None
             f"{options.model}); or use --transfer none"
         )
     if "init" in options.transfer:
-        load_trained(model, options.model, options.teacher)
+        load_trained(model, options, options.teacher)
         return model
     if Path(options.teacher).is_dir():
         folder = Path(options.teacher)
@@ -83,5 +82,5 @@ def _teacher(options: Distill, model: nn.Module, info: Info) -> nn.Module | None
         named = Blueprint.read(network_folder(folder)).model == absolute_spec(options.model)
         return load(folder, trust=options.trust or named)
     teacher = build_for_dataset(options.model, info)
-    load_trained(teacher, options.model, options.teacher)
+    load_trained(teacher, options, options.teacher)
     return teacher

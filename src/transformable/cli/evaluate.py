@@ -14,6 +14,7 @@ from ..training.devices import make_fabric
 from ..training.evaluate import evaluate as evaluate_model
 from .jobs import load_run, load_source
 from .outcome import Outcome
+from .places import names_a_dataset
 from .progress_bar import show_progress
 from .query_options import Evaluate
 
@@ -62,8 +63,8 @@ def check_images(folder: Path, given: str | None, dataset: Dataset) -> None:
     inputs = {"images": dataset.fingerprint}
     if given is None and other_inputs(network_folder(folder), inputs):
         raise ValueError(
-            f"the images of {dataset.info.name} are not those that {folder} was made with; put "
-            f"those back, or say --data {dataset.info.name} to take these"
+            f"the images of {dataset.info.name} differ from those that {folder} was made with; "
+            f"restore them, or say --data {dataset.info.name} to take these"
         )
 
 
@@ -72,6 +73,11 @@ def trained_on(
 ) -> dict[str, Any]:
     """The network, dataset and seed of a finished run, or another dataset if that is given."""
     settings = read_settings(network_folder(folder))
+    if other is None and not names_a_dataset(settings["data"]):
+        raise ValueError(
+            f"run {folder} was made in Python, on data of its own ({settings['data']}); use "
+            "tas.load and tas.evaluate there, or give --data"
+        )
     same = other in (None, settings["data"])
     names = ("model", "validation", "seed", "image_size", "mean", "std")
     return {

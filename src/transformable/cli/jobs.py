@@ -22,15 +22,14 @@ from ..launch import (
     torchrun_processes,
 )
 from ..methods import SERVE_ALL_BUDGETS, load_method
-from ..networks.blueprint import BLUEPRINT_FILE, Blueprint
+from ..networks.blueprint import Blueprint
 from ..networks.build import build_for_dataset
 from ..networks.load import load
 from ..networks.packages import first_weights, is_package_spec
-from ..networks.weights import load_weights
 from ..pruning.job import PruningJob
 from ..runs.once import once
 from ..runs.progress_file import progress_kept
-from ..runs.run_folder import Run, check_version, other_inputs
+from ..runs.run_folder import Run, other_inputs
 from ..searching.derive import is_possible
 from ..training.checks import check_outputs
 from ..training.devices import make_fabric
@@ -39,20 +38,20 @@ from ..training.processes import end_with_parent, explained_loss, wait_before_ki
 from ..training.session import Session
 from .allocator import keep_memory
 from .budgets import BudgetMaker, trace_space
+from .given_weights import check_given, load_trained, note_other_images
 from .options import MAY_DIFFER, Distill, RunOptions, Search, Train
 from .places import absolute_spec
 from .progress_bar import progress_bar
 from .pruning_options import Prune, PruningOptions, TrialOptions
+from .sources import refuse_other_network, sources_file, warn_of_other_sources
 
 __all__ = [
     "blueprint_of",
     "load_data_and_model",
     "load_run",
     "load_source",
-    "load_trained",
     "make_job",
     "make_session",
-    "note_other_images",
     "run_once",
     "started",
 ]
@@ -68,14 +67,25 @@ def run_once(
     folder, first = options.folder(prefix), is_first_process()
     # other processes that are there already have to know whether there is work
     share = session.fabric.broadcast if is_under_torchrun() else _as_it_is
+    finished = first and (folder / "result.json").is_file()
+
+    def checked_work(run: Run | None) -> dict[str, Any]:
+        if run is not None:
+            refuse_other_network(folder, options)
+        return {**work(folder, run), "out": str(folder)}
+
     with explained_loss():
+        if first:
+            check_given(folder, options)
         result = once(
             folder if first else None,
             options.settings(),
-            lambda run: {**work(folder, run), "out": str(folder)},
+            checked_work,
             may_differ=MAY_DIFFER,
             share=share,
         )
+    if finished:
+        warn_of_other_sources(folder, options)
     # the folder may have been moved since its result was written
     return {**result, "out": str(folder)} if first else None
 
@@ -86,6 +96,7 @@ def _as_it_is(result: Any, _: int = 0) -> Any:
 
 @contextmanager
 def started(
+    options: RunOptions,
     session: Session,
     run: Run | None,
     dataset: Dataset,
@@ -101,7 +112,7 @@ def started(
         inputs = {"images": dataset.fingerprint}
         if teacher is not None:
             inputs["weights of the teacher"] = weights_checksum(teacher.state_dict())
-        run.start(files, inputs=inputs)
+        run.start({**(files or {}), **sources_file(options)}, inputs=inputs)
     if not is_first_process() and not is_under_torchrun():
         end_with_parent()
     session.fabric.launch()
@@ -173,12 +184,12 @@ def make_job(
     dataset, model = load_data_and_model(options)
     if other_inputs(folder, {"images": dataset.fingerprint}):
         raise ValueError(
-            f"the images of {options.data} are not those that {folder} was begun with; put those "
-            "back, or choose another --out"
+            f"the images of {options.data} differ from those that {folder} was started with; "
+            "restore them, or choose another --out"
         )
     # once its weights are in the run folder, the file that they came from may be gone
     if options.teacher is not None and not (folder / "teacher" / "result.json").is_file():
-        load_trained(model, options.model, options.teacher, options.new_head)
+        load_trained(model, options, options.teacher, options.new_head)
         note_other_images(options.teacher, dataset)
     space = trace_space(options, model, dataset.info, fabric)
     budgets = BudgetMaker(options, model, space, fabric)
@@ -239,42 +250,3 @@ def load_run(folder: Path, model: str | None, info: Info, trust: bool) -> nn.Mod
     network = load(folder, unpruned, trust=trust)
     check_outputs(network, info)
     return network
-
-
-def load_trained(model: nn.Module, name: str, given: str, new_head: bool = False) -> None:
-    """Put trained weights into an unpruned network: from a file, or from the folder of a run."""
-    path = Path(given)
-    if not path.is_dir():
-        _load(model, path, new_head)
-        return
-    if (path / "teacher").is_dir():
-        path = path / "teacher"
-    if (path / "pretrained").is_dir():  # a search that trained the network itself
-        path = path / "pretrained"
-    if not (path / "model.safetensors").is_file():
-        raise ValueError(f"run {given} has no trained network; run its command again to go on")
-    check_version(path)
-    try:
-        _load(model, path / "model.safetensors", new_head)
-    except ValueError as error:
-        theirs = Blueprint.read(path).model if (path / BLUEPRINT_FILE).is_file() else None
-        if theirs is None or theirs == absolute_spec(name):
-            raise
-        raise ValueError(
-            f"run {given} has a {theirs}, not a {name}; use --model {theirs}"
-        ) from error
-
-
-def note_other_images(teacher: str, dataset: Dataset) -> None:
-    """Say so where a network was trained on other images than those of the dataset."""
-    folders = (Path(teacher), Path(teacher) / "teacher", Path(teacher) / "pretrained")
-    inputs = {"images": dataset.fingerprint}
-    if is_first_process() and any(other_inputs(folder, inputs) for folder in folders):
-        print(f"{teacher} was trained on other images than those of now", file=sys.stderr)
-
-
-def _load(model: nn.Module, path: Path, new_head: bool) -> None:
-    head = load_weights(model, path, new_head=new_head)
-    if head is not None and is_first_process():
-        words = f"the last layer ({head}) starts fresh, everything else is from {path}"
-        print(f"{words}; the network is trained from there", file=sys.stderr)

@@ -48,7 +48,7 @@ def latency(options: Latency, command: str) -> Outcome:
     shape = None if size is None else (3, size, size)
     info = None
     if shape is None or options.num_classes is None:
-        info = data.info(options.data, options.data_dir)
+        info = data.info(options.data)
         shape = shape or info.input_shape
     classes = options.num_classes or (info.num_classes if info else 1)
     model = build_network(options.model, num_classes=classes, in_channels=shape[0])

@@ -32,7 +32,7 @@ def describe_fault(error: BaseException) -> str | None:
         )
     if "DataLoader worker" in text:
         return (
-            "a process that loads images was killed, perhaps for want of memory; "
+            "a process that loads images was killed, probably out of memory; "
             f"{GO_ON}, with fewer --workers"
         )
     return None

@@ -6,7 +6,7 @@ The text under each field is its ``--help``.
 import re
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from tyro.conf import arg
 
@@ -51,6 +51,10 @@ Whole = Annotated[int | None, arg(metavar="INT", help_behavior_hint=""), MILLION
 Count = Annotated[Whole, at_least(1)]
 Numbers = Annotated[tuple[float, ...], arg(metavar="X Y Z", help_behavior_hint="")]
 List = Annotated[str, arg(metavar="A,B,..")]
+DIVISOR = Constraint(
+    "a whole number of at least 1, or auto",
+    lambda value: re.fullmatch("auto|[1-9][0-9]{0,5}", str(value)) is not None,
+)
 Names = Annotated[tuple[str, ...], arg(metavar="NAME ..", help_behavior_hint="")]
 
 UNRECORDED = frozenset({"config", "debug", "dry_run", "json", "out", "trust"})
@@ -74,7 +78,7 @@ class RunOptions:
     download: bool = False
     """Fetch the dataset if it is not there."""
     image_size: Count = None
-    """Height and width that photos are brought to (default: 224)."""
+    """Height and width to which photos are resized (default: 224)."""
     mean: Numbers = ()
     """Mean of the pixels (0 to 1) that the network was trained with, one number or one a channel
     (default: the dataset's own)."""
@@ -144,17 +148,19 @@ class SpaceOptions:
     """Which sizes a network may have."""
 
     residual: Residual = "pad"
-    """What becomes of an add whose sides differ in width."""
+    """How a residual add treats inputs of different widths: pad (zeros), project (1x1 convolution)
+    or tied (equal widths)."""
     sizes: Sizes = "both"
     """Which sizes may change: widths, depths or both."""
     ratios: tuple[float, ...] = RATIOS
     """Candidate widths of a layer, as fractions of its width now; above 1 it may grow."""
-    divisor: str = "1"
-    """Round candidate widths to multiples of this; auto measures which multiples pay here."""
+    divisor: Annotated[str, DIVISOR] = "1"
+    """Round candidate widths to multiples of this; auto measures which multiples are fastest on
+    this machine."""
     depth_step: Annotated[int, at_least(1)] = 1
     """Step between the candidate depths of a stage."""
     metric: Metric = "macs"
-    """What the budget is of: macs, params, or latency, which is measured on this machine."""
+    """Cost metric of the budget: macs, params, or latency, which is measured on this machine."""
     tolerance: Annotated[float, between(0, 1)] = 0.05
     """How far from the target the cost may be, as a share of it; for a latency at least 0.05."""
     at_most: Annotated[str | None, arg(metavar="METRIC=AMOUNT,..", help_behavior_hint="")] = None
@@ -168,7 +174,23 @@ class SpaceOptions:
     latency_table: File = None
     """For a latency: the file of tas latency (default: measured once, and kept in the cache)."""
     latency_machine: Text = None
-    """Use a table of this machine, by the name that it has in the file, though it is another."""
+    """Accept a latency table that was measured on this other machine (the name stored in the
+    file)."""
+
+    def limits(self) -> dict[str, str]:
+        """The amounts of at_most, by metric."""
+        found = {}
+        for text in filter(str.strip, (self.at_most or "").split(",")):
+            metric, _, amount = (part.strip() for part in text.partition("="))
+            if metric not in get_args(Metric) or not amount:
+                known = ", ".join(get_args(Metric))
+                raise ValueError(
+                    f"at_most must be METRIC=AMOUNT with a metric of {known}, not {text.strip()!r}"
+                )
+            if metric == self.metric:
+                raise ValueError(f"at_most {text.strip()}: the budget itself is of {metric}")
+            found[metric] = amount
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +203,8 @@ class Train(RunOptions, Training):
     """A network that the paper's authors published, by its name in tas cost --published list:
     train it from scratch. It has a --model and a --residual of its own."""
     residual: Residual = "pad"
-    """With a shape: what becomes of an add whose sides differ in width."""
+    """With a shape: how a residual add treats inputs of different widths: pad (zeros), project (1x1
+    convolution) or tied (equal widths)."""
     weights: Text = None
     """Weights to start from: a file, or the run folder of tas train."""
     new_head: bool = False
@@ -210,7 +233,8 @@ class Distill(RunOptions, Distilling):
     sort: bool = True
     """With init: take the most important channels of each layer instead of its first ones."""
     residual: Residual = "pad"
-    """What becomes of an add whose sides differ in width."""
+    """How a residual add treats inputs of different widths: pad (zeros), project (1x1 convolution)
+    or tied (equal widths)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,10 +253,11 @@ class Search(SpaceOptions, RunOptions, Searching):
     validation: Annotated[float, FRACTION] = 0.0
     """Share of the training set that is held out of the search (0: none)."""
     dry_run: bool = False
-    """Say what there is to search and how long it would take, and stop."""
+    """Print what there is to search and an estimate of time and memory, then exit."""
 
     def __post_init__(self) -> None:
         Searching.__post_init__(self)
+        self.limits()  # refused before a run folder is opened
         check_new_head(self.new_head, "weights", self.weights)
         if self.weights is not None and self.start == "scratch":
             raise ValueError(

@@ -41,7 +41,15 @@ def parse(name: str, kind: Any, arguments: list[str]) -> Any:
         if stop.code in (0, None):
             return None
         raise ValueError(_one_line(message.getvalue(), kind, arguments)) from None
+    _check_data(options)
     return _expanded(options, base)
+
+
+def _check_data(options: Any) -> None:
+    """Say how the name of a file is written as a dataset."""
+    data = getattr(options, "data", None) or ""
+    if data.endswith(".npz") and ":" not in data and "," not in data:
+        raise ValueError(f"unknown dataset {data!r}; use --data npz:{data}")
 
 
 def _base(kind: Any, arguments: list[str]) -> Any:
@@ -114,7 +122,8 @@ def _one_line(box: str, kind: Any, arguments: list[str]) -> str:
     if found := re.search(
         r"parsing (--\S+): Could not find valid parse for arguments: \[(.*?)\]", text
     ):
-        return f"{found[1]} must be numbers, not {found[2]}"
+        hint = "; separate them by spaces" if "," in found[2].replace(", ", " ") else ""
+        return f"{found[1]} must be numbers, not {found[2]}{hint}"
     if found := re.match(r"Error parsing (--\S+): could not convert string to float: (.*)", text):
         return f"{found[1]} must be a number, not {found[2]}"
     # a section, whose messages begin with the name of a setting; or the whole command

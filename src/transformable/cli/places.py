@@ -2,7 +2,9 @@
 
 import os
 
-__all__ = ["absolute_path", "absolute_spec"]
+__all__ = ["absolute_path", "absolute_spec", "names_a_dataset"]
+
+DATASETS = ("digits", "cifar10", "cifar100", "folder", "npz")
 
 
 def absolute_path(path: str) -> str:
@@ -21,3 +23,12 @@ def absolute_spec(spec: str) -> str:
         return f"{kind}:{absolute_path(place)}"
     path, _, name = spec.rpartition(":")
     return f"{absolute_path(path)}:{name}" if path.endswith(".py") else spec
+
+
+def names_a_dataset(name: str) -> bool:
+    """Whether ``--data`` can take a name; a dataset that was made in Python has another.
+
+    >>> names_a_dataset("cifar10:16"), names_a_dataset("tensors")
+    (True, False)
+    """
+    return name.partition(":")[0] in DATASETS

@@ -37,7 +37,7 @@ def prune(options: Prune, command: str) -> Outcome | None:
         load_method(options.method)  # which is one method here
         return run_comparison(as_sweep(options), budgets, options.folder(prefix), command)
     if options.dry_run:
-        return _dry_run(options)
+        return _dry_run(options, options.folder(prefix))
     session = make_session(options)
     work = partial(_prune, options, command, session)
     result = run_once(options, session, prefix, work)
@@ -48,10 +48,10 @@ def prune(options: Prune, command: str) -> Outcome | None:
     return PruneOutcome.of(options, result)
 
 
-def _dry_run(options: Prune) -> Outcome:
+def _dry_run(options: Prune, folder: Path) -> Outcome:
     session = make_session(options)
     trial = Trial(method=options.method, budget=options.budget, seed=options.seed)
-    job = make_job(options, options.folder(), trial)
+    job = make_job(options, folder, trial)
     job.check(session)
     seen = estimate_job(job, session)
     return JobDryRunOutcome(
@@ -87,7 +87,7 @@ def _prune(
     trial = Trial(method=options.method, budget=options.budget, seed=options.seed)
     job = make_job(options, folder, trial, command, fabric=session.fabric)
     job.check(session)
-    with started(session, run, job.dataset) as session:
+    with started(options, session, run, job.dataset) as session:
         return run_job(job, session).summary
 
 

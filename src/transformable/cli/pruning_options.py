@@ -31,7 +31,7 @@ class PruningOptions(SpaceOptions, RunOptions):
     """Take all weights of the teacher's file but the last layer's, which starts fresh: for other
     classes. The unpruned network is then trained here, from these weights."""
     dry_run: bool = False
-    """Say how long it would take and how much memory it would need, and stop."""
+    """Print an estimate of time and memory, then exit."""
     teacher_epochs: Count = None
     """Epochs of training the unpruned network: short for --train.epochs."""
     search_epochs: Whole = None
@@ -56,6 +56,7 @@ class PruningOptions(SpaceOptions, RunOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.limits()  # refused before a run folder is opened
         check_new_head(self.new_head, "teacher", self.teacher)
 
     @property
@@ -125,11 +126,10 @@ class TrialOptions(PruningOptions):
     """How the small networks are trained, in the place of --student.transfer: one or more of none,
     init, kd, init+kd."""
     passes: Count = None
-    """Passes over the training images that a method and the training of its small network spend
-    together (default: the epochs of the search and of that training); a small network is trained
-    with what its method leaves. A pass is every training image once forward and backward through
-    whichever network learns; forward alone is a third of one. The answers of the unpruned network
-    in distillation are not counted, nor is its training."""
+    """Total passes (forward and backward over the training set) for the method and the training of
+    its small network; the small network gets the remainder (default: the epochs of the search and
+    of that training). A forward pass alone counts a third; the teacher's outputs in distillation
+    and its own training are not counted."""
     tolerance: Annotated[float, between(0, 1)] = 0.005
     """How far from the target the cost may be, as a share of it. A method that is too coarse for
     that may use up to 0.05, and is marked: it is compared at another cost."""

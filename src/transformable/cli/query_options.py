@@ -100,7 +100,7 @@ class Evaluate(QueryOptions):
     std: Numbers = ()
     """Standard deviation of the pixels, likewise."""
     image_size: Count = None
-    """Height and width that photos are brought to (default: the run's, else 224)."""
+    """Height and width to which photos are resized (default: the run's, else 224)."""
     batch_size: Annotated[int, at_least(1)] = 500
     """Images per forward pass."""
     device: str = "auto"
@@ -124,8 +124,6 @@ class Cost(QueryOptions):
     """Name of a network, timm:NAME, torchvision:NAME, or path.py:factory."""
     data: str = "digits"
     """Dataset that says how large the images are and how many classes there are."""
-    data_dir: Folder = None
-    """Folder that holds the files of the dataset."""
     image_size: Annotated[Count, arg(aliases=["--size"])] = None
     """Height and width of the images, instead of the dataset's (with 3 channels)."""
     num_classes: Count = None
@@ -137,7 +135,8 @@ class Cost(QueryOptions):
     published: Text = None
     """A network that the paper's authors published; "list" shows them all."""
     residual: Residual = "auto"
-    """What becomes of an add whose sides differ; auto is project if published, else pad."""
+    """How a residual add treats inputs of different widths: pad (zeros), project (1x1 convolution)
+    or tied (equal widths); auto is project if published, else pad."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -160,8 +159,6 @@ class Latency(QueryOptions):
     """Name of a network, timm:NAME, torchvision:NAME, or path.py:factory."""
     data: str = "digits"
     """Dataset that says how large the images are and how many classes there are."""
-    data_dir: Folder = None
-    """Folder that holds the files of the dataset."""
     image_size: Count = None
     """Height and width of the images, instead of the dataset's (with 3 channels)."""
     num_classes: Count = None
@@ -169,7 +166,8 @@ class Latency(QueryOptions):
     leaf: Names = ()
     """Modules of the network that are kept whole, such as those that torch.fx cannot trace."""
     residual: Literal["pad", "project", "tied"] = "pad"
-    """What becomes of an add whose sides differ in width."""
+    """How a residual add treats inputs of different widths: pad (zeros), project (1x1 convolution)
+    or tied (equal widths)."""
     runtime: Runtime = "torch"
     """What the network runs in."""
     latency_batch: Annotated[int, at_least(1)] = 1
@@ -182,4 +180,5 @@ class Latency(QueryOptions):
     """The file of the table (default: in the cache, where the other commands find it). One that is
     there is shown, not measured again."""
     latency_machine: Text = None
-    """Show a table of this machine, by the name that it has in the file, though it is another."""
+    """Accept a latency table that was measured on this other machine (the name stored in the
+    file)."""

@@ -43,7 +43,7 @@ class Reproduce(QueryOptions):
     seeds: Annotated[int, at_least(1), MILLION] = 1
     """How many seeds, counted from --seed; a teacher is trained with the first."""
     dry_run: bool = False
-    """Show the plan and what it costs, and stop."""
+    """Print the plan with an estimate of its time, then exit."""
     data: Annotated[Text, arg(metavar="A,B,..")] = None
     """Other images than the paper's in tables 1 to 3 and figure 4, such as cifar10:16 or digits."""
     data_dir: Folder = None
@@ -53,7 +53,7 @@ class Reproduce(QueryOptions):
     photos: Text = None
     """The images of table 4: folder:PATH with ImageNet, or other photos."""
     image_size: Count = None
-    """Height and width that these photos are brought to (default: 224)."""
+    """Height and width to which these photos are resized (default: 224)."""
     models: Annotated[Text, arg(metavar="A,B,..")] = None
     """Only these networks, or others than the scale's."""
     out: Folder = None

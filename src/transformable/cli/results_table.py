@@ -18,8 +18,9 @@ from ..report.comparison_results import (
 )
 from ..report.comparison_table import OUTSIDE, UNPRUNED, shorten
 from ..report.formatting import MISSING, count_and_share, passes, percent
+from ..spelling import join_words
 
-__all__ = ["COMPARISON_FILES", "results_table"]
+__all__ = ["COMPARISON_FILES", "results_table", "unequal_passes"]
 
 COMPARISON_FILES = {"report": "report.html", "table": "results.md", "runs": "results.csv"}
 
@@ -61,6 +62,26 @@ def results_table(
         texts = (Text(str(entry[name])) for name in ("method", *names))
         table.add_row(*texts, _state(entry, group), *numbers)
     return table
+
+
+def unequal_passes(rows: Sequence[Row], promised: float | None) -> list[str]:
+    """A line about the methods that took other passes than all were to have, if there are any.
+
+    A small network is trained for whole epochs, so half a pass is no difference.
+    """
+    if promised is None:
+        return []
+    entries = [average(group) for group in group_seeds(rows)]
+    taken = {entry["method"]: entry["passes"] for entry in entries if entry["passes"] is not None}
+    others = [
+        f"{method} took {passes(spent)}"
+        for method, spent in taken.items()
+        if abs(spent - promised) > 0.5
+    ]
+    if not others:
+        return []
+    each = f"each method was to have {passes(promised)}"
+    return [f"passes are not equal: {each}, and {join_words(others)}"]
 
 
 def _numbers(

@@ -1,8 +1,9 @@
 """What ``tas search`` does."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,11 @@ from ..training.session import Session
 from ..training.train import check_steps, preserve_random_state
 from ..training.train import train as train_network
 from .budgets import BudgetMaker, trace_space
+from .given_weights import load_trained, note_other_images
 from .jobs import (
     blueprint_of,
     load_data_and_model,
-    load_trained,
     make_session,
-    note_other_images,
     run_once,
     started,
 )
@@ -49,35 +49,40 @@ __all__ = ["search"]
 def search(options: Search, command: str) -> Outcome | None:
     """Search in a run folder; None in all processes but the first."""
     session = make_session(options)
+    if options.dry_run:
+        return _dry_run(options, session)
+    work = partial(_search, options, session)
+    result = run_once(options, session, f"search-{options.budget}-", work)
+    return None if result is None else SearchOutcome.of(options, result)
+
+
+def _search(options: Search, session: Session, _: Path, run: Run | None) -> dict[str, Any]:
+    dataset, model, space, budget = _prepare(options, session)
+    teacher = model if options.weights else None
+    with started(options, session, run, dataset, teacher=teacher) as session:
+        if options.pretrains():
+            _pretrain(options, model, dataset, session)
+        found = search_sizes(model, dataset, budget, options, session, space=space)
+    return _result(options, space, budget, found)
+
+
+def _prepare(options: Search, session: Session) -> tuple[Dataset, nn.Module, Space, Budget]:
+    """What the search works with; bad input is refused."""
     dataset, model = load_data_and_model(options)
     space = trace_space(options, model, dataset.info, session.fabric)
     if options.weights:
-        load_trained(model, options.model, options.weights, options.new_head)
+        load_trained(model, options, options.weights, options.new_head)
         note_other_images(options.weights, dataset)
     budget = BudgetMaker(options, model, space, session.fabric).make(options.budget)
     check_possible(space, budget)
     for part in images_of(dataset.train, options, options.seed):
         check_steps(part, options.batch_size, session.fabric.world_size)
-    if options.dry_run:
-        return _dry_run(options, model, dataset, space, budget, session)
-
-    def work(folder: Path, run: Run | None) -> dict[str, Any]:
-        teacher = model if options.weights else None
-        with started(session, run, dataset, teacher=teacher) as running:
-            if options.pretrains():
-                _pretrain(options, model, dataset, running)
-            found = search_sizes(model, dataset, budget, options, running, space=space)
-        return _result(options, space, budget, found)
-
-    result = run_once(options, session, f"search-{options.budget}-", work)
-    return None if result is None else SearchOutcome.of(options, result, space=space)
+    return dataset, model, space, budget
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOutcome(Outcome):
     """The result of a search, shown with the sizes of each stage."""
-
-    space: Space
 
     def show(self) -> Group:
         target = self.result["target"]
@@ -87,7 +92,7 @@ class SearchOutcome(Outcome):
             (metric, f"{amount(metric, cost)} of {amount(metric, full)} ({cost / full:.1%})"),
             ("target", f"{amount(metric, target['value'])}, {band_text(target)}"),
             ("derived by", _how_derived(self.result)),
-            *stages(self.space, Shape.from_dict(self.result["shape"])),
+            *stages(self.result.get("blocks", {}), Shape.from_dict(self.result["shape"])),
             *(
                 (name, f"{self.result[name]:.4g}")
                 for name in ("discrepancy", "entropy", "seconds")
@@ -103,26 +108,25 @@ class SearchOutcome(Outcome):
         return self.table(rows, *([remark] if remark else []))
 
 
-def stages(space: Space, shape: Shape) -> list[tuple[str, str]]:
+def stages(blocks: Mapping[str, Sequence[str]], shape: Shape) -> list[tuple[str, str]]:
     """For each stage how many of its blocks are kept and how wide their layers are.
 
-    >>> from transformable import models
-    >>> space = Space.trace(models.build("resnet20"), (3, 32, 32))
-    >>> stages(space, space.full.replace(depths={**space.full.depths, "stages.0": 1}))[:2]
-    [('widths', 'stem.0: 16'), ('stages.0', '1 of 3 blocks: 16 16')]
+    >>> shape = Shape(widths={"stem": 16, "a.0.conv": 8, "a.1.conv": 4}, depths={"a": 1})
+    >>> stages({"a": ["a.0", "a.1"]}, shape)
+    [('widths', 'stem: 16'), ('a', '1 of 2 blocks: 8')]
     """
-    inside = {name: space.stages[name].blocks for name in space.depths}
-    blocks = {block for kept in inside.values() for block in kept}
+    inside = [block for names in blocks.values() for block in names]
     outside = {
-        n: w for n, w in shape.widths.items() if not any(n.startswith(f"{b}.") for b in blocks)
+        n: w for n, w in shape.widths.items() if not any(n.startswith(f"{b}.") for b in inside)
     }
     rows = [("widths", ", ".join(f"{name}: {width}" for name, width in outside.items()))]
-    for stage, depth in shape.depths.items():
+    for stage, names in blocks.items():
+        depth = shape.depths[stage]
         widths = [
             " ".join(str(w) for n, w in shape.widths.items() if n.startswith(f"{block}."))
-            for block in inside[stage][:depth]
+            for block in names[:depth]
         ]
-        rows.append((stage, f"{depth} of {len(inside[stage])} blocks: {', '.join(widths)}"))
+        rows.append((stage, f"{depth} of {len(names)} blocks: {', '.join(widths)}"))
     return [row for row in rows if row[1]]
 
 
@@ -147,6 +151,7 @@ def _result(options: Search, space: Space, budget: Budget, found: Searched) -> d
         "derived_by": found.derived.how,
         "given_up": found.derived.given_up,
         "shape": shape.to_dict(),
+        "blocks": {name: list(space.stages[name].blocks) for name in space.depths},
         "residual": space.residual,
         **{name: last.get(name) for name in ("derived", "expected", "discrepancy", "entropy")},
         "seconds": sum(row["seconds"] for row in found.history),
@@ -197,15 +202,9 @@ class DryRunOutcome(Outcome):
         return self.table(rows)
 
 
-def _dry_run(
-    options: Search,
-    model: nn.Module,
-    dataset: Dataset,
-    space: Space,
-    budget: Budget,
-    session: Session,
-) -> DryRunOutcome:
+def _dry_run(options: Search, session: Session) -> DryRunOutcome:
     """Do a few steps of the search, and estimate the whole from them."""
+    dataset, model, space, budget = _prepare(options, session)
     fabric = session.fabric
     parts: list[Callable[[], list[Phase]]] = []
     if options.pretrains():

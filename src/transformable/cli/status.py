@@ -19,13 +19,14 @@ from .query_options import Status
 __all__ = ["status"]
 
 GO_ON = "the same command goes on"
+GONE = "no longer exists and left no reason; it was probably killed"
 STATES = {
     "not started": "nothing has been computed here yet",
     "running": "process {pid} is alive",
     "finished": "the results are in the folder",
     "interrupted": f"stopped by a signal, what was done is saved; {GO_ON}",
     "failed": f"{{reason}}; {GO_ON}",
-    "dead": f"process {{pid}} is gone without a word, killed perhaps; {GO_ON}",
+    "dead": f"process {{pid}} {GONE}; {GO_ON}",
     "elsewhere": "process {pid} is on {host}; only there can be said whether it is alive",
 }
 
@@ -52,7 +53,7 @@ class StatusOutcome(Outcome):
         if seen["command"]:
             of = f", {seen['model']} on {seen['data']}" if seen["model"] else ""
             rows.append(("command", f"tas {seen['command']}{of}"))
-        if seen.get("stage"):
+        if seen.get("stage") and seen["state"] != "finished":  # its last stage says nothing then
             rows += _progress_rows(seen)
         for name in ("last", "result"):
             if seen.get(name):

@@ -14,7 +14,8 @@ from ..reproducing.scales import FIGURE4
 from ..runs.run_folder import Run as RunFolder
 from ..settings import plain_values
 from ..training.session import Session
-from .jobs import load_data_and_model, load_trained, make_session
+from .given_weights import load_trained
+from .jobs import load_data_and_model, make_session
 from .progress_bar import progress_bar
 from .studies import StudyRuns
 
@@ -57,7 +58,7 @@ class StrategyRuns:
         dataset, model = load_data_and_model(options)
         dataset = some(dataset, scale.figure4_images)
         if self.needs_teacher:
-            load_trained(model, options.model, str(self.runs.folder))
+            load_trained(model, options, str(self.runs.folder))
         found = {}
         with RunFolder.open(self.folder, options.source(), may_differ={"data_dir"}) as run:
             run.start()

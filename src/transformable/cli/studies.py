@@ -32,7 +32,11 @@ __all__ = ["StudyRuns"]
 class StudyTrials(Compare):
     """The trials of a study: as in the paper, all small networks are trained equally long."""
 
-    may_grow: ClassVar[frozenset[str]] = Compare.may_grow | {"budget", "teacher"}
+    # the command: folders of before name this class
+    may_grow: ClassVar[frozenset[str]] = Compare.may_grow | {"budget", "command", "teacher"}
+
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings(), "command": "reproduce"}
 
     def all_passes(self) -> None:
         return None

@@ -11,6 +11,7 @@ from ..runs.progress_file import end_recorded
 from ..runs.run_folder import Run
 from .compare import (
     CompareOutcome,
+    checked_sources,
     dry_run,
     execute_trial,
     live_table,
@@ -20,6 +21,7 @@ from .compare import (
     say_how_long,
     train_shared_teacher,
 )
+from .given_weights import check_given
 from .options import MAY_DIFFER
 from .outcome import Outcome
 from .pruning_options import Sweep, split
@@ -36,6 +38,7 @@ def sweep(options: Sweep, command: str) -> Outcome:
         if options.storage is not None:
             raise ValueError("--storage needs Optuna; pip install 'transformable[sweep]'")
         return run_comparison(options, budgets, folder, command)
+    check_given(folder, options)
     settings, may_differ = options.settings(), MAY_DIFFER | options.may_grow
     url = options.storage or f"sqlite:///{(folder / 'study.db').resolve()}"
     shared = {name: value for name, value in settings.items() if name not in may_differ}
@@ -43,8 +46,9 @@ def sweep(options: Sweep, command: str) -> Outcome:
         # other processes may share this folder: wait for it instead of refusing it
         with Run.open(folder, settings, may_differ=may_differ, wait=True) as run:
             comparison = plan_comparison(options, budgets, folder, command)
+            files = checked_sources(options, comparison)
             say_how_long(options, comparison)
-            run.start()
+            run.start(files)
             queue = SharedQueue(url, options.study, comparison.trials, shared)
         train_shared_teacher(options, comparison, run, wait=True)
         queue.enqueue_missing()

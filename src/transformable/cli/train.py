@@ -18,7 +18,8 @@ from ..tracing.space import Space
 from ..training.session import Session
 from ..training.train import Trained, check_steps
 from ..training.train import train as train_network
-from .jobs import blueprint_of, load_data_and_model, load_trained, make_session, run_once, started
+from .given_weights import load_trained
+from .jobs import blueprint_of, load_data_and_model, make_session, run_once, started
 from .options import Distill, Train
 from .outcome import Outcome
 
@@ -48,7 +49,7 @@ def _train(options: Train, session: Session, folder: Path, run: Run | None) -> d
     dataset, model = load_data_and_model(options)
     shape = kept_shape(folder, options.shape)
     if options.weights is not None:
-        load_trained(model, options.model, options.weights, options.new_head)
+        load_trained(model, options, options.weights, options.new_head)
     if shape is not None or options.published is not None:
         space = Space.trace(
             model, dataset.info.input_shape, residual=options.residual, leaf=options.leaf
@@ -61,7 +62,7 @@ def _train(options: Train, session: Session, folder: Path, run: Run | None) -> d
     }
     check_steps(dataset.train, options.batch_size, session.fabric.world_size)
     files = blueprint_of(options, dataset.info).files(shape)
-    with started(session, run, dataset, files) as session:
+    with started(options, session, run, dataset, files) as session:
         trained = train_network(model, dataset, options, session)
     return training_result(options, trained, dataset.info, cost)
 

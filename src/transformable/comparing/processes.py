@@ -137,7 +137,7 @@ def _reason(exitcode: int | None, logs: Logs) -> str | None:
     if logs.failure() is None:
         killed = exitcode is not None and exitcode < 0
         words = f"killed by signal {-(exitcode or 0)}" if killed else f"exit code {exitcode}"
-        memory = ", perhaps for want of memory" if exitcode == -signal.SIGKILL else ""
+        memory = ", probably out of memory" if exitcode == -signal.SIGKILL else ""
         logs.set_failure(f"its process ended: {words}{memory}")
     return logs.failure()
 

@@ -33,11 +33,19 @@ def model_card(
     environment.filters |= {"three_digits": "{:.3g}".format, "six_digits": "{:.6g}".format}
     return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         result=summary,
-        searched_sizes=SEARCHED_SIZES.get(summary.get("method", "tas")),
+        searched_sizes=_searched_sizes(summary),
         info=info,
         own=blueprint.model is None or blueprint.runs_a_file,
         files=exported["files"],
     )
+
+
+def _searched_sizes(summary: dict[str, Any]) -> str | None:
+    """What a search has learnt, in words; None for another method."""
+    method = summary.get("method", "tas")
+    if method == "tas" and summary.get("shape", {}).get("depths") == {}:
+        method = "tas-width"  # the network has no stages
+    return SEARCHED_SIZES.get(method)
 
 
 def _escaped(value: Any) -> Any:

@@ -17,6 +17,7 @@ from ..atomic_files import CHECKSUM, weights_checksum
 __all__ = ["load_weights", "read_weights"]
 
 COUNTER = "num_batches_tracked"
+PARALLEL = "module."
 # from torchvision's names of a ResNet to those of tas.models; the layers are the same
 TORCHVISION: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^conv1\.": "stem.0.",
@@ -79,7 +80,11 @@ def load_weights(model: nn.Module, path: str | Path, *, new_head: bool = False) 
 
 
 def _with_own_names(given: dict[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The given weights by the names of the network, if these are torchvision's for it."""
+    """The given weights by the names of the network, if these are torchvision's for it, or those
+    that nn.DataParallel and DistributedDataParallel give, which begin with "module."."""
+    own_names = own.keys() & given.keys()  # a network may have a part of that name itself
+    if not own_names and all(name.startswith(PARALLEL) for name in given):
+        given = {name.removeprefix(PARALLEL): tensor for name, tensor in given.items()}
     renamed = {_renamed(name): tensor for name, tensor in given.items()}
     missing = {name for name in own if name not in renamed and not name.endswith(COUNTER)}
     return given if missing or not set(renamed) <= set(own) else renamed
@@ -112,9 +117,7 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
         what = f"weights file {path} is damaged or not safetensors"
         raise ValueError(f"{what}; {_way_on(path)}") from None
     if checksum is not None and checksum != weights_checksum(state):
-        raise ValueError(
-            f"weights file {path} is damaged: its checksum is of other weights; {_way_on(path)}"
-        )
+        raise ValueError(f"weights file {path} is damaged: checksum mismatch; {_way_on(path)}")
     return state
 
 
@@ -173,8 +176,7 @@ def _state_dict(path: Path, content: object) -> dict[str, Tensor]:
         and all(isinstance(value, Tensor) for value in content.values())
     ):
         raise ValueError(f"weights file {path} holds no state dict")
-    # nn.DataParallel and DistributedDataParallel put this in front of every name
-    return {str(name).removeprefix("module."): value for name, value in content.items()}
+    return {str(name): value for name, value in content.items()}
 
 
 def _size(tensor: Tensor) -> str:

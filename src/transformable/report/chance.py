@@ -13,7 +13,7 @@ def chance_remark(accuracy: float | None, images: int, classes: int | None) -> s
     """A sentence about an accuracy that guessing could reach, within two standard errors; or "".
 
     >>> chance_remark(4 / 24, 24, 5)
-    '16.67% on 24 images is no better than guessing one of 5 classes (20.00%).'
+    '16.67% on 24 images is not clearly better than guessing one of 5 classes (20.00%).'
     >>> chance_remark(0.5, 24, 5), chance_remark(0.5, 24, None)
     ('', '')
     """
@@ -25,8 +25,8 @@ def chance_remark(accuracy: float | None, images: int, classes: int | None) -> s
         return ""
     counted = "1 image" if images == 1 else f"{images:,} images"
     return (
-        f"{percent(accuracy)} on {counted} is no better than guessing one of {classes} classes "
-        f"({percent(guessed)})."
+        f"{percent(accuracy)} on {counted} is not clearly better than guessing one of {classes} "
+        f"classes ({percent(guessed)})."
     )
 
 

@@ -37,7 +37,6 @@ NUMBERS = ("accuracy", "top5", "macs", "params", "cost", "measured", "passes", "
 TIMES = ("search_seconds", "train_seconds")
 AVERAGED = ("accuracy", "cost", "macs", "params", "passes", "latency_ms", *TIMES)
 BASELINE = "uniform"
-SUFFIXES = {"": 1.0, "%": 0.01, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9}
 
 
 def csv_text(rows: Sequence[Row]) -> str:
@@ -51,15 +50,18 @@ def csv_text(rows: Sequence[Row]) -> str:
     return text.getvalue()
 
 
-def average_over_seeds(rows: Sequence[Row]) -> list[Entry]:
+def average_over_seeds(
+    rows: Sequence[Row], targets: Mapping[str, Mapping[str, Any]]
+) -> list[Entry]:
     """An entry for each method, budget and transfer.
 
-    Sorted by budget, then the best first; entries without a result yet follow, and those of which
-    every run failed come last.
+    Sorted by what the budgets are for this network, their ``targets``, then the best first; entries
+    without a result yet follow, and those of which every run failed come last.
     """
 
     def order(entry: Entry) -> tuple[Any, ...]:
-        size = _budget_size(entry["budget"]), entry["budget"]
+        budget = entry["budget"]
+        size = targets.get(budget, {}).get("value", math.inf), budget
         if entry["accuracy"] is not None:
             return *size, 0, -entry["accuracy"]
         return *size, 1 if entry["running"] or entry["waiting"] else 2, 0.0
@@ -100,19 +102,6 @@ def average(group: Sequence[Row]) -> Entry:
     }
 
 
-def _budget_size(budget: str) -> float:
-    """A number by which budgets in the same unit can be sorted.
-
-    >>> [_budget_size(budget) for budget in ("0.5", "50%", "20M", "1.2g", "much")]
-    [0.5, 0.5, 20000000.0, 1200000000.0, inf]
-    """
-    found = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([%KMGB]?)\s*", str(budget), re.IGNORECASE)
-    try:
-        return float(found[1]) * SUFFIXES[found[2].upper()] if found else math.inf
-    except ValueError:
-        return math.inf
-
-
 def label(entry: Entry, entries: Sequence[Entry]) -> str:
     """The method, and the transfer where there are several."""
     several = len({one["transfer"] for one in entries}) > 1
@@ -138,7 +127,7 @@ def compared_entries(rows: Sequence[Row], facts: Mapping[str, Any]) -> list[Entr
     and where no two seeds are common. ``winner``: every other is clearly behind it. ``macs`` are
     the measured ones where they depend on the images.
     """
-    entries = average_over_seeds(rows)
+    entries = average_over_seeds(rows, facts["targets"])
     for entry in entries:
         if entry["measured"] and facts["metric"] == "macs":
             entry["macs"] = entry["cost"]

@@ -1,5 +1,6 @@
 """The conclusions of a comparison, in a few sentences."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from .formatting import METRIC_NAMES, count, milliseconds, percent
 __all__ = ["budget_text", "conclusions"]
 
 MAX_NAMES = 3
+NO_ERROR = "with fewer than two common seeds the difference has no standard error."
 
 
 def conclusions(entries: Sequence[Entry], facts: Mapping[str, Any]) -> list[str]:
@@ -63,16 +65,19 @@ def _gap(reached: float, before: float | None) -> str:
 def _lead(done: Sequence[Entry]) -> str:
     """By how much the best is ahead of the second, and whether it is clearly ahead of all."""
     best, second = done[:2]
-    size = f"{100 * (best['accuracy'] - second['accuracy']):.2f}"
-    lead = f" It leads {label(second, done)} by {size if float(size) else 'less than 0.01'} points"
+    ahead = 100 * (best["accuracy"] - second["accuracy"])
+    size = f"{ahead:.2f}" if ahead >= 0.005 else "less than 0.01"
+    lead, but = f" It leads {label(second, done)} by {size} points", "but"
+    if math.isclose(ahead, 0, abs_tol=1e-9):  # means are rounded
+        lead, but = f" {label(second, done)} has the same", "and"
     close = [label(other, done) for other in done if other["close"]]
     if close:
         return (
-            f"{lead}, but seed by seed the difference from {_names(close)} is within two standard "
-            "errors: there is no clear winner."
+            f"{lead}, {but} seed by seed the difference from {_names(close)} is within two "
+            "standard errors: there is no clear winner."
         )
     if not best["winner"]:
-        return f"{lead}; without two common seeds of all there is no error to hold that against."
+        return f"{lead}; {NO_ERROR}"
     return f"{lead}; seed by seed, the difference from every other is beyond two standard errors."
 
 

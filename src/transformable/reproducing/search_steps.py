@@ -10,7 +10,6 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from ..searching.search_step import SearchStep
 from ..settings import Searching
 from ..tracing.space import Space
 from ..training.devices import make_fabric
+from ..training.probe import peak_memory
 from .layout import Table
 from .paper import paper_rows
 
@@ -51,7 +51,7 @@ def measure_search_steps(
             seconds, processor, memory = ours.recv()
         except EOFError:
             raise ValueError(
-                f"the search steps with |I| = {select} ended early; perhaps for want of memory"
+                f"the search steps with |I| = {select} ended early; probably out of memory"
             ) from None
         finally:
             process.join()
@@ -88,7 +88,7 @@ def _measure(
     x = fabric.to_device(x).contiguous(memory_format=torch.channels_last)
     batch = x, fabric.to_device(torch.arange(count) % CLASSES)
     gc.collect()
-    before = _held(fabric.device)
+    before = peak_memory(fabric.device)  # building the network is no part of a step
     times, processor = [], []
     for number in range(steps + 1):  # the first is not counted
         start, processor_start = time.perf_counter(), time.process_time()
@@ -99,21 +99,7 @@ def _measure(
         # of all threads together; other work on the machine does not count
         processor.append(time.process_time() - processor_start)
     medians = (statistics.median(values[1:]) for values in (times, processor))
-    results.send((*medians, _peak(fabric.device) - before))
-
-
-def _held(device: torch.device) -> int:
-    return torch.cuda.memory_allocated(device) if device.type == "cuda" else _status("VmRSS")
-
-
-def _peak(device: torch.device) -> int:
-    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else _status("VmHWM")
-
-
-def _status(key: str) -> int:
-    """Bytes, from what Linux says of this process."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(f"{key}:"))
+    results.send((*medians, peak_memory(fabric.device) - before))
 
 
 def steps_table(measured: Sequence[Mapping[str, Any]]) -> Table:

@@ -75,7 +75,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise DamagedError("it is cut off, or older than this version of transformable")
     version, digest = (group.decode() for group in seal.groups())
     if hashlib.sha256(content[: seal.start(2)]).hexdigest() != digest:
-        raise DamagedError("its SHA-256 is another")
+        raise DamagedError("SHA-256 mismatch")
     if int(version) != VERSION:
         raise ValueError(
             f"{path} has version {version} of checkpoints, and this version of transformable "

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 __all__ = [
+    "SETTINGS",
     "Run",
     "check_version",
     "first_difference",
@@ -107,13 +108,13 @@ class Run:
         that describe the run, by the names of their files.
 
         ``inputs`` are fingerprints by words for what they are of, such as "images"; a run that was
-        begun with others is refused.
+        started with others is refused.
         """
         if inputs:
             for what in other_inputs(self.folder, inputs):
                 raise ValueError(
-                    f"the {what} are not those that run folder {self.folder} was begun with; put "
-                    "those back, or choose another --out"
+                    f"the {what} differ from those that run folder {self.folder} was started with; "
+                    "restore them, or choose another --out"
                 )
             known = {name: value for name, value in inputs.items() if value}
             files = {**(files or {}), INPUTS: json.dumps({**_inputs(self.folder), **known}) + "\n"}

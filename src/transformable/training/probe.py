@@ -13,7 +13,7 @@ import torch
 from ..data import Split
 from .memory import return_freed_memory
 
-__all__ = ["Estimate", "Phase", "extrapolated", "probe"]
+__all__ = ["Estimate", "Phase", "extrapolated", "peak_memory", "probe"]
 
 FEW = 4
 MORE = 32  # images that are read, to tell what one takes from what a batch takes
@@ -84,12 +84,12 @@ def _tried(phase: Phase, device: torch.device) -> tuple[float, float]:
     _forget_peak(device)
     phase.step(few)  # the first takes longer
     seconds = _timed(phase.step, few)
-    first_peak = _peak_memory(device)
+    first_peak = peak_memory(device)
     more = min(phase.at_once, max(2 * few, int(few * SECONDS / seconds)))
     times = [_timed(phase.step, more)]
     if times[0] < SHORT:  # then the first counts for something, and there is time for others
         times = [_timed(phase.step, more) for _ in range(REPEATS)]
-    memory = extrapolated(few, first_peak, more, _peak_memory(device), phase.at_once)
+    memory = extrapolated(few, first_peak, more, peak_memory(device), phase.at_once)
     return statistics.median(times) / more, memory
 
 
@@ -131,7 +131,8 @@ def _forget_peak(device: torch.device) -> None:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
-def _peak_memory(device: torch.device) -> int:
+def peak_memory(device: torch.device) -> int:
+    """Bytes at the peak so far: of this process, or on a GPU; 0 where the system does not say."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     try:

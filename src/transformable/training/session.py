@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def check_seed(seed: Any) -> None:
     Traceback (most recent call last):
     ValueError: seed must be an integer, not 'a'
     """
-    if not isinstance(seed, int) or isinstance(seed, bool):
+    if not isinstance(seed, Integral) or isinstance(seed, bool):
         raise ValueError(f"seed must be an integer, not {seed!r}")
 
 
