@@ -84,6 +84,29 @@ def test_sizes_are_measured_around_a_shape() -> None:
     assert found["stages.1.2.conv1"].abs().max() < 1e-6  # a block that is dropped
 
 
+def test_a_missing_block_counts_four_times_what_it_changes() -> None:
+    net, space = network()
+    sensitivities, budget = measured(net, space, torch.randn(4, 3, 8, 8)), tas.Budget.of(0.9, space)
+    changes = {name: torch.zeros(len(sizes)) for name, sizes in space.candidates.items()}
+    changes["stages.1"][0] = changes["stages.1.0.conv1"][0] = 0.2
+    sensitivities.around = lambda shape: changes  # type: ignore[method-assign]
+    logits = sensitivities.logits(budget, space.full)
+
+    def saved(kind: str, name: str) -> float:
+        sizes = (space.widths if kind == "widths" else space.depths)[name]
+        small, full = (space.full.replace(**{kind: {name: size}}) for size in (sizes[0], sizes[-1]))
+        return (tas.macs(space, full) - tas.macs(space, small)) / tas.macs(space, space.full)
+
+    def gained(name: str) -> float:
+        return float(logits[name][0] - logits[name][-1])
+
+    price = gained("stages.0") / saved("depths", "stages.0")  # of a stage that changes nothing
+    block = price * saved("depths", "stages.1") - gained("stages.1")
+    layer = price * saved("widths", "stages.1.0.conv1") - gained("stages.1.0.conv1")
+    assert math.isclose(layer, 8 * 0.2, rel_tol=1e-4)
+    assert math.isclose(block, 4 * 8 * 0.2, rel_tol=1e-4)
+
+
 def test_the_target_falls_to_the_budget() -> None:
     net, space = network()
     torch.manual_seed(0)

@@ -19,6 +19,7 @@ __all__ = ["Sensitivities", "divergence", "images_to_measure", "rounds"]
 MOST, LEAST = 96, 16  # images for each size
 SHARE = 0.5  # of the training images, for one forward pass of all sizes together
 SHARPNESS = 8.0  # by how much a logit falls if the answers change by one nat
+BLOCK = 4.0  # how much more a change counts that a missing block makes (docs/results.md)
 FALL = 0.7  # the target falls to no less than this share of what it was before
 BISECTIONS = 50
 HIGHEST_PRICE = 100.0  # nats for the cost of the whole network
@@ -96,9 +97,17 @@ class Sensitivities:
         first = budget.cost(self.space, shape)
         count = rounds(budget, first)
         for i in range(1, count + 1):
-            priced = _PricedSizes(self.around(shape), self.space, shape, budget)
+            priced = _PricedSizes(self._weighed(shape), self.space, shape, budget)
             shape = priced.best(first * (budget.value / first) ** (i / count))
         return priced.logits()
+
+    def _weighed(self, shape: Shape) -> dict[str, Tensor]:
+        """What `around` measures, with more weight on blocks: what a narrower layer loses, a short
+        training wins back sooner than what a missing block loses."""
+        changes = self.around(shape)
+        return {
+            name: BLOCK * row if name in self.space.depths else row for name, row in changes.items()
+        }
 
     def _distance(self, shape: Shape) -> Tensor:
         self.forward_images += len(self.images)
