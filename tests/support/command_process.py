@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from multiprocessing.process import BaseProcess
@@ -14,6 +15,8 @@ def command(folder: str, out: str, arguments: list[str], checkpoint_seconds: flo
 
     from transformable.cli.entry import main
 
+    # a shell that started the tests in the background has left it ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     torch.set_num_threads(1)
     os.chdir(folder)
     with open(f"{out}.out", "a") as sys.stdout, open(f"{out}.err", "a") as sys.stderr:
