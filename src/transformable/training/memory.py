@@ -10,8 +10,8 @@ __all__ = ["return_freed_memory"]
 def return_freed_memory() -> None:
     """Return to the system what was freed, where the C library can.
 
-    Blocks that it keeps for a training are seldom of the sizes that the next one needs, so without
-    this the peak of a job is far above that of its largest part.
+    Blocks that it keeps from one training are seldom of the sizes that the next one needs, and
+    would add to its peak.
     """
     gc.collect()
     if platform.libc_ver()[0] == "glibc":
