@@ -11,12 +11,13 @@ from torch import Tensor
 import transformable as tas
 from transformable.costing.budget import Budget
 from transformable.data import Dataset, Split, from_tensors
-from transformable.presets import quick_search
+from transformable.presets import quick, quick_search
 from transformable.searching import dry_run
 from transformable.searching.search_step import SearchStep
 from transformable.searching.sensitivity import Sensitivities, images_to_measure
 from transformable.training import probe as probing
 from transformable.training.devices import make_fabric
+from transformable.training.dry_run import training_phases
 from transformable.training.probe import Phase, probe
 
 
@@ -60,9 +61,7 @@ def test_larger_steps_follow_from_small_ones(monkeypatch: pytest.MonkeyPatch) ->
     assert seen.memory == 200 + 6 * 256
 
 
-def test_the_start_of_an_epoch_is_not_counted_for_each_image(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_start_of_an_epoch_is_counted_once_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = 0.0
     monkeypatch.setattr(time, "perf_counter", lambda: clock)
     split = data().train
@@ -73,6 +72,30 @@ def test_the_start_of_an_epoch_is_not_counted_for_each_image(
         clock += 3.0  # to order all images
         for batch in shuffled(self, size, **order):
             clock += 0.01 * len(batch[1])
+            yield batch
+
+    monkeypatch.setattr(type(split), "shuffled", slow)
+    phases = [
+        Phase(name="step", step=lambda count: None, images=1000, at_once=64, epochs=5),
+        Phase(name="in memory", step=lambda count: None, images=1000, at_once=64, decoded=False),
+    ]
+    seen = probe(lambda: phases, split, torch.device("cpu"))
+    assert seen.seconds["step"] == pytest.approx(5 * 3.0 + 10.0, abs=0.01)
+    assert seen.seconds["in memory"] == pytest.approx(0.0, abs=0.01)
+
+
+def test_reading_for_the_first_time_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files come from the disk once, and from memory afterwards."""
+    clock, cold = 0.0, True
+    monkeypatch.setattr(time, "perf_counter", lambda: clock)
+    split = data().train
+    shuffled = type(split).shuffled
+
+    def slow(self: Split, size: int, **order: int) -> Iterator[tuple[Tensor, Tensor]]:
+        nonlocal clock, cold
+        for batch in shuffled(self, size, **order):
+            clock += (1.0 if cold else 0.01) * len(batch[1])
+            cold = False
             yield batch
 
     monkeypatch.setattr(type(split), "shuffled", slow)
@@ -136,7 +159,18 @@ def test_what_a_search_does_before_its_first_step_is_counted() -> None:
     measured = Sensitivities(model, net.extract, space, images, fabric)
     measured.logits(budget, space.full)
     forward = measured.forward_images - count
-    assert phases["measuring"].images == pytest.approx(forward * 0.75 / 2, rel=0.01)
+    assert phases["measuring"].images == pytest.approx(forward * 0.75, rel=0.01)
+    assert phases["measuring"].at_once == count  # each network computes all of its images at once
+
+
+def test_each_epoch_and_each_test_begins_to_read() -> None:
+    model, dataset = tas.models.build("resnet20", num_classes=2), data()
+    fabric, settings = make_fabric("cpu"), replace(quick("cifar10"), epochs=3, batch_size=10)
+    train, tests = training_phases("training", model, dataset, settings, fabric)
+    assert (train.epochs, tests.epochs) == (3, 1)
+    held_out = replace(dataset, validation=dataset.test)
+    train, tests = training_phases("training", model, held_out, settings, fabric)
+    assert (train.epochs, tests.epochs) == (3, 4)
 
 
 def test_the_answers_of_the_teacher_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,18 @@
 """An estimate of the time and memory of a pruning job, from a few steps of each of its parts."""
 
+import contextlib
 import copy
+import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torch import nn
 
 from ..methods import SERVE_ALL_BUDGETS
 from ..methods.uniform import uniform_shape
+from ..networks import onnx_file
 from ..searching.dry_run import search_phases
 from ..shape import Shape
 from ..slimming.slim import slim
@@ -20,9 +27,11 @@ from .job import PruningJob
 
 __all__ = ["JobEstimate", "estimate_job"]
 
-TEACHER, SEARCH, STUDENT, SPEED = "teacher", "search", "student", "measuring the speed"
+TEACHER, SEARCH, STUDENT = "teacher", "search", "student"
+EXPORT, SPEED = "exporting", "measuring the speed"
 SEARCHES = {*SERVE_ALL_BUDGETS, "tas-depth"}
 WARM_UP = 3
+FILES = 3  # two ONNX files and a program, which take about as long to write
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +103,7 @@ def estimate_job(job: PruningJob, session: Session) -> JobEstimate:
     return JobEstimate(
         seconds={
             **{name: seen[name].total for name in (TEACHER, SEARCH, STUDENT)},
+            EXPORT: FILES * _onnx_seconds(small, job),
             SPEED: _speed_seconds(seen[SPEED], job.large_batch),
         },
         memory=max(part.memory for part in seen.values()),
@@ -106,6 +116,16 @@ def _small_shape(job: PruningJob) -> Shape:
         return uniform_shape(job.space, job.budget.within(0.5))
     except ValueError:
         return job.space.full
+
+
+def _onnx_seconds(small: nn.Module, job: PruningJob) -> float:
+    """How long it takes to write the small network as an ONNX file; 0 where that is not done."""
+    if not job.export:
+        return 0.0
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as scratch, contextlib.suppress(ValueError):
+        onnx_file.write(small, job.dataset.info.input_shape, Path(scratch) / "small.onnx")
+    return time.perf_counter() - start
 
 
 def _speed_seconds(seen: Estimate, large_batch: int) -> float:

@@ -1,6 +1,7 @@
 """What a search consists of, for an estimate of its time and memory."""
 
 import copy
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -18,7 +19,7 @@ from ..training.probe import FEW, Phase
 from ..training.train import check_steps
 from .search import SAMPLE, images_of, make_supernet
 from .search_step import SearchStep
-from .sensitivity import divergence, images_to_measure, rounds
+from .sensitivity import changed, divergence, images_to_measure, rounds
 
 __all__ = ["search_phases"]
 
@@ -56,14 +57,25 @@ def search_phases(
             model.to(fabric.device), space, [repeated(images, count)], task=dataset.task
         )
 
+    with torch.no_grad(), fabric.autocast():
+        outputs = teacher(images).float()
+    # one size of each shape is new: torch prepares its operations anew for every size
+    shapes = itertools.cycle(
+        changed(space, space.full, name, sizes[0]) for name, sizes in space.candidates.items()
+    )
+
     def measure(count: int) -> None:
-        x = repeated(images, count)
-        with torch.no_grad(), fabric.autocast():
-            logits = teacher(x).float()
-        divergence(net.extract(space.full), x, logits, fabric, dataset.task)
+        x, wanted = repeated(images, count), repeated(outputs, count)
+        divergence(net.extract(next(shapes)), x, wanted, fabric, dataset.task)
 
     phases = [
-        Phase(name="searching", step=search, images=settings.epochs * steps * size, at_once=at_once)
+        Phase(
+            name="searching",
+            step=search,
+            images=settings.epochs * steps * size,
+            at_once=at_once,
+            epochs=settings.epochs * len(parts),
+        )
     ]
     if settings.start == "sensitivity":
         count = sum(len(sizes) - 1 for sizes in space.candidates.values()) + 1
@@ -75,10 +87,8 @@ def search_phases(
             measured += mean * rounds(budget, cost) * count
             cost = round(budget.value)
         of_each = min(images_to_measure(space, len(dataset.train)), len(dataset.train))
-        # the step does two forward passes, of which one counts
-        images_measured = measured * of_each / 2
         phases.append(
-            Phase(name="measuring", step=measure, images=images_measured, at_once=at_once)
+            Phase(name="measuring", step=measure, images=measured * of_each, at_once=of_each)
         )
         if settings.sort:
             chunk = min(SAMPLE // 8, at_once)

@@ -14,7 +14,7 @@ from ..task import Classification, Task
 from ..tracing.space import Space
 from ..training.calibration import batch_statistics
 
-__all__ = ["Sensitivities", "divergence", "images_to_measure", "rounds"]
+__all__ = ["Sensitivities", "changed", "divergence", "images_to_measure", "rounds"]
 
 MOST, LEAST = 96, 16  # images for each size
 SHARE = 0.5  # of the training images, for one forward pass of all sizes together
@@ -80,7 +80,7 @@ class Sensitivities:
                 [
                     torch.zeros(())
                     if size == sizes[name]
-                    else self._distance(_changed(self.space, shape, name, size)) - here
+                    else self._distance(changed(self.space, shape, name, size)) - here
                     for size in candidates
                 ]
             )
@@ -137,7 +137,7 @@ class _PricedSizes:
         self.changes, self.space, self.budget = changes, space, budget
         self.costs = {
             name: torch.tensor(
-                [budget.cost(space, _changed(space, shape, name, size)) / full for size in sizes]
+                [budget.cost(space, changed(space, shape, name, size)) / full for size in sizes]
             )
             for name, sizes in space.candidates.items()
         }
@@ -168,7 +168,8 @@ class _PricedSizes:
         return {name: row + price * self.costs[name] for name, row in self.changes.items()}
 
 
-def _changed(space: Space, shape: Shape, name: str, size: int) -> Shape:
+def changed(space: Space, shape: Shape, name: str, size: int) -> Shape:
+    """The shape with another size of one layer or stage."""
     return shape.replace(**{"widths" if name in space.widths else "depths": {name: size}})
 
 

@@ -1,6 +1,7 @@
 """What a training consists of, for an estimate of its time and memory."""
 
 import copy
+from dataclasses import replace
 
 import torch
 from lightning_fabric import Fabric
@@ -42,11 +43,14 @@ def training_phases(
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
-    tested = settings.epochs * len(dataset.validation) + len(dataset.test)
-    learnt = settings.epochs * steps * settings.batch_size
+    epochs, at_once = settings.epochs, settings.images_at_once
+    validations = epochs if len(dataset.validation) else 0
+    tested = validations * len(dataset.validation) + len(dataset.test)
+    learnt = epochs * steps * settings.batch_size
+    tests = forward_phase(f"{name}: tests", model, images, tested, at_once, fabric)
     return [
-        Phase(name=name, step=step, images=learnt, at_once=settings.images_at_once),
-        forward_phase(f"{name}: tests", model, images, tested, settings.images_at_once, fabric),
+        Phase(name=name, step=step, images=learnt, at_once=at_once, epochs=epochs),
+        replace(tests, epochs=validations + 1),
     ]
 
 

@@ -35,6 +35,8 @@ class Phase:
     """Images of one step."""
     decoded: bool = True
     """Whether its images are read from the training set while the steps are done."""
+    epochs: float = 1
+    """How often reading begins anew, with processes that decode photos, if there are any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,16 +62,20 @@ def probe(make: Callable[[], Sequence[Phase]], split: Split, device: torch.devic
     that it would find in the work itself.
     """
     tried = [(phase, *_tried(phase, device)) for phase in make()]
-    reading = _reading_seconds(split)
+    start, reading = _reading_seconds(split)
     workers = getattr(split, "workers", 0)
-    per_image = {}
+    per_image, starts = {}, {}
     for phase, own, _ in tried:
         if phase.decoded:
             # worker processes decode while this one computes
             own = max(own, reading / workers) if workers else own + reading
         per_image[phase.name] = own
+        starts[phase.name] = start * phase.epochs if phase.decoded else 0.0
     return Estimate(
-        seconds={phase.name: phase.images * per_image[phase.name] for phase, _, _ in tried},
+        seconds={
+            phase.name: starts[phase.name] + phase.images * per_image[phase.name]
+            for phase, _, _ in tried
+        },
         step_seconds={phase.name: phase.at_once * per_image[phase.name] for phase, _, _ in tried},
         memory=round(max(memory for _, _, memory in tried)),
     )
@@ -110,16 +116,19 @@ def _timed(step: Callable[[int], object], images: int) -> float:
     return max(time.perf_counter() - start, 1e-6)
 
 
-def _reading_seconds(split: Split) -> float:
-    """Time to read and augment one more image of a batch; the start of an epoch, where all images
-    are put in order, is no part of that."""
+def _reading_seconds(split: Split) -> tuple[float, float]:
+    """Time until an epoch has its first batch, and time to read and augment one more image."""
 
     def read(images: int) -> object:
         return next(split.shuffled(images, seed=0, epoch=0))
 
     few, more = (min(count, len(split)) for count in (FEW, MORE))
+    read(more)  # files that were not read before may take longer
     first, second = _timed(read, few), _timed(read, more)
-    return first / few if more == few else max(0.0, second - first) / (more - few)
+    if more == few:
+        return 0.0, first / few
+    per_image = max(0.0, second - first) / (more - few)
+    return max(0.0, first - few * per_image), per_image
 
 
 def _forget_peak(device: torch.device) -> None:
