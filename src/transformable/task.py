@@ -129,15 +129,15 @@ class Classification(Task):
             raise ValueError(f"{name} has no classes; give an objective and a score")
         if not isinstance(output, Tensor):
             kind = type(output).__name__
-            raise ValueError(f"the model gives {kind} instead of a tensor of logits")
+            raise ValueError(f"the model returns {kind} instead of a tensor of logits")
         if output.ndim != 2 or len(output) != 1:
             raise ValueError(
-                f"the model gives an output of {tuple(output.shape)} for one image of {name}, "
+                f"the model returns an output of {tuple(output.shape)} for one image of {name}, "
                 f"instead of (1, {num_classes})"
             )
         if output.shape[1] != num_classes:
             raise ValueError(
-                f"the model gives {output.shape[1]} outputs, but {name} has {num_classes} classes"
+                f"the model returns {output.shape[1]} outputs, but {name} has {num_classes} classes"
             )
 
     def try_out(self, model: nn.Module, images: Callable[[], tuple[Tensor, Tensor]]) -> None:
@@ -151,7 +151,7 @@ def cross_entropy(label_smoothing: float = 0.0) -> Objective:
         logits = model(x)
         if not isinstance(logits, Tensor):
             kind = type(logits).__name__
-            raise ValueError(f"in training the model gives {kind} instead of a tensor of logits")
+            raise ValueError(f"in training the model returns {kind} instead of a tensor of logits")
         loss = F.cross_entropy(logits.float(), y, label_smoothing=label_smoothing)
         return {"loss": loss, "inputs": x, "outputs": logits}
 

@@ -32,7 +32,7 @@ def load_function(spec: str, what: str = "model") -> Callable[..., Any]:
     if path.suffix != ".py":
         raise ValueError(f"{what} {spec!r} must be the name of a {what} or path.py:FUNCTION")
     if not path.is_file():
-        raise ValueError(f"{what} {spec!r}: file {path} is not there")
+        raise ValueError(f"{what} {spec!r}: file {path} does not exist")
     module_spec = importlib.util.spec_from_file_location(path.stem, path)
     assert module_spec is not None
     assert module_spec.loader is not None

@@ -118,6 +118,6 @@ def test_odd_programs_are_refused(program: bytes, tmp_path: Path) -> None:
     path = tmp_path / "test_batch"
     path.write_bytes(program)
     with pytest.raises(
-        ValueError, match=rf"test_batch \({len(program)} bytes\) is no CIFAR pickle"
+        ValueError, match=rf"test_batch \({len(program)} bytes\) is not a CIFAR pickle"
     ):
         unpickle.read(path)

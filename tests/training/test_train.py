@@ -150,7 +150,7 @@ def test_a_network_with_other_outputs_in_training_is_refused(dataset: Dataset) -
             logits: Tensor = self.net(x)
             return (logits, logits) if self.training else logits
 
-    with pytest.raises(ValueError, match="in training the model gives tuple instead of a tensor"):
+    with pytest.raises(ValueError, match="in training the model returns tuple instead of a tensor"):
         train(Two(), dataset, SETTINGS)
 
 

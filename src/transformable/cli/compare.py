@@ -239,7 +239,7 @@ def live_table(
             targets = comparison.facts["targets"]
             yield lambda: live.update(results_table(rows(), teacher, targets))
     except KeyboardInterrupt:
-        raise Interrupted("what was done is kept; run the same command again to go on") from None
+        raise Interrupted("what was done is kept; run the same command again to continue") from None
 
 
 class LinesNowAndThen:

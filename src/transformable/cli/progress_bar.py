@@ -133,4 +133,4 @@ def progress_bar() -> Iterator[Progress]:
             yield shown
         except KeyboardInterrupt as stop:
             saved = f"{stop}; " if str(stop) else ""
-            raise Interrupted(f"{saved}run the same command again to go on") from None
+            raise Interrupted(f"{saved}run the same command again to continue") from None

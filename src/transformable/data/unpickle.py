@@ -94,7 +94,7 @@ def read(path: Path) -> dict[str, Any]:
     except Exception as error:  # a damaged pickle raises anything at all
         reason = str(error) or type(error).__name__
         size = path.stat().st_size if path.is_file() else 0
-        raise ValueError(f"{path} ({size} bytes) is no CIFAR pickle file: {reason}") from error
+        raise ValueError(f"{path} ({size} bytes) is not a CIFAR pickle file: {reason}") from error
 
 
 def _plain(value: Any) -> Any:

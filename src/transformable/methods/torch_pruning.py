@@ -145,7 +145,7 @@ def _check_same(
     with torch.no_grad():
         theirs, ours = (net.eval()(images) for net in (pruned, small))
     if not torch.allclose(theirs, ours, rtol=1e-3, atol=1e-4):
-        raise RuntimeError("what is left is no part of the unpruned network")
+        raise RuntimeError("what is left is not part of the unpruned network")
 
 
 @contextmanager

@@ -106,4 +106,4 @@ def network_folder(folder: Path) -> Path:
     if trials:
         names = ", ".join(str(path.parents[1]) for path in sorted(trials))
         raise ValueError(f"{folder} holds several networks; choose one of them: {names}")
-    raise ValueError(f"run {folder} is not finished; run its command again to go on")
+    raise ValueError(f"run {folder} is not finished; run its command again to continue")

@@ -54,7 +54,7 @@ def first_weights(spec: str) -> str:
     torchvision = f"torchvision.models.get_model({name!r}, weights='DEFAULT')"
     return (
         f"{spec} starts from new weights: its pretrained ones are not in the cache; "
-        f"{timm if package.__name__ == 'timm' else torchvision} would fetch them"
+        f"{timm if package.__name__ == 'timm' else torchvision} would download them"
     )
 
 

@@ -36,7 +36,7 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     """
     path = Path(path)
     if not path.is_file():
-        raise ValueError(f"weights file {path} is not there")
+        raise ValueError(f"weights file {path} does not exist")
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
     _check_records(path)

@@ -151,7 +151,7 @@ class Run:
         except OSError as error:
             raise ValueError(
                 f"cannot write {self.folder / CHECKPOINT}: {error.strerror}; the checkpoint before "
-                "it is whole: when there is room, run the same command again to go on"
+                "it is whole: when there is room, run the same command again to continue"
             ) from error
 
     def save_metrics(self, rows: list[dict[str, Any]]) -> None:

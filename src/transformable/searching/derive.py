@@ -90,12 +90,12 @@ def _nearest_cost(uniform: Probabilities, space: Space, budget: Budget) -> str:
         try:
             wide = replace(budget, low=int(low), high=int(high))
             cost = derive(uniform, space, wide).cost
-            return f"; one with {describe_cost(budget.metric, cost)} is near"
+            return f"; a shape with {describe_cost(budget.metric, cost)} is near"
         except GaveUpError:
             known = False
         except BandError:
             continue
-    return "; none is near" if known else ""
+    return "; no shape is near" if known else ""
 
 
 def derive(probabilities: Probabilities, space: Space, budget: Budget) -> Derived:

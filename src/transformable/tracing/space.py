@@ -205,7 +205,7 @@ class Space:
                     raise ValueError(self._unknown(kind, name, list(known)))
             for name in known:
                 if name not in given:
-                    raise ValueError(f"the shape says nothing of the {kind} {name!r}")
+                    raise ValueError(f"the shape lacks the {kind} {name!r}")
         for name, depth in shape.depths.items():
             if depth > full.depths[name]:
                 blocks = full.depths[name]
@@ -219,7 +219,7 @@ class Space:
         for name, picked in shape.channels.items():
             if picked[-1] >= full.widths[name]:
                 width = full.widths[name]
-                raise ValueError(f"channel {picked[-1]} of {name!r} is not there: it has {width}")
+                raise ValueError(f"channel {picked[-1]} of {name!r} does not exist: it has {width}")
 
     def _blocks(self, shape: Shape, name: str) -> set[int]:
         """The blocks of a layer that the shape keeps a channel of."""

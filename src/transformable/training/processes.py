@@ -121,8 +121,8 @@ def explained_loss() -> Iterator[None]:
         if not isinstance(error, torch.distributed.DistError) and "gloo" not in str(error):
             raise
         raise ValueError(
-            "another process of this job has ended; run the same command again to go on from the "
-            "last checkpoint"
+            "another process of this job has ended; run the same command again to continue from "
+            "the last checkpoint"
         ) from error
 
 
