@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 CHECKSUM = "sha256"
-"""What the checksum is called among the metadata of a weights file."""
+"""The key of the checksum in the metadata of a weights file."""
 
 
 def weights_as_bytes(model: "nn.Module") -> bytes:

@@ -51,7 +51,7 @@ Transfer = Literal["none", "init", "kd", "init+kd"]
 Kd = Literal["soft", "logits", "paper"]
 
 VALIDATION = 0.05
-"""Share of the training images that is held out, unless another is asked for."""
+"""Default share of the training images that is held out."""
 RATIOS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 

@@ -133,7 +133,7 @@ class _Views(TorchDataset[Decoded | str]):
     def __getitems__(self, batch: list[int]) -> Decoded | str:
         """Decode photos into a place: its number is the first of ``batch``.
 
-        A photo that cannot be read gives the message about it: an exception that crosses
+        For a photo that cannot be read, an error message is returned: an exception that crosses
         processes becomes pages of traceback.
         """
         number, *indexes = batch

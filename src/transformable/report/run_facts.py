@@ -66,7 +66,7 @@ class Layer:
 
 @dataclass(frozen=True, kw_only=True)
 class RunFacts:
-    """All that a report tells of a run."""
+    """Everything that a report shows of a run."""
 
     model: str
     data: str

@@ -1,4 +1,4 @@
-"""How large a reproduction is: the paper to the letter, an evening on two cores, or a trial run."""
+"""How large a reproduction is: exactly the paper's, an evening on two cores, or a trial run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -265,8 +265,8 @@ def _series(version: str) -> list[str]:
 
 
 def other_inputs(folder: Path, inputs: Mapping[str, str]) -> list[str]:
-    """Those of the inputs that have another fingerprint than those of the run in a folder; one that
-    is empty, or that the run has not, is not known."""
+    """The inputs whose fingerprint differs from that of the run in a folder; one that is empty, or
+    that the run lacks, is not compared."""
     there = _inputs(folder)
     return [name for name, value in inputs.items() if value and there.get(name, value) != value]
 

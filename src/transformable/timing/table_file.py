@@ -28,7 +28,7 @@ VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Measured times, with what building them took."""
+    """Measured times, and the seconds that measuring took."""
 
     measured: Measured
     seconds: float
@@ -69,7 +69,7 @@ def find_latency(
 ) -> Table:
     """The table of a network: from the file ``path``, or from the cache, or measured now and kept.
 
-    A file of another ``machine`` is refused unless that is named.
+    A table of another machine is refused unless ``machine`` names it.
     """
     table: Table | None
     if path is not None and path.exists():
