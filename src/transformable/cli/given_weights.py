@@ -1,4 +1,4 @@
-"""Trained weights that a command is given: a file, or the folder of a run."""
+"""Trained weights for a command: a file, or the folder of a run."""
 
 import sys
 from pathlib import Path
