@@ -141,7 +141,7 @@ class Classification(Task):
             )
 
     def try_out(self, model: nn.Module, images: Callable[[], tuple[Tensor, Tensor]]) -> None:
-        pass  # what the output must look like is known without them
+        pass  # the check of the output needs no images
 
 
 def cross_entropy(label_smoothing: float = 0.0) -> Objective:

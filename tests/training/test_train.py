@@ -516,5 +516,5 @@ def test_a_first_loss_that_is_no_number_is_not_blamed_on_the_learning_rate(
         outcome = cross_entropy()(model, x, y)
         return {**outcome, "loss": outcome["loss"] * math.nan}
 
-    with pytest.raises(ValueError, match=r"at step 1 of .*; look at the images and the objective"):
+    with pytest.raises(ValueError, match=r"at step 1 of .*; check the images and the objective"):
         minimise(objective, tiny(), dataset, SETTINGS, Session())

@@ -167,7 +167,7 @@ the command line. The same command on the same run folder continues where it sto
 
 
 def _speaks() -> bool:
-    """Whether this process says why the work ends: of several, one does."""
+    """Whether this process reports why the work ends: of several, one does."""
     if "torch.distributed" not in sys.modules:
         return is_first_process()
     from ..training.processes import first_to_speak

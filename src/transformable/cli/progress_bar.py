@@ -33,7 +33,7 @@ class ProgressBar(Progress):
             progress.TextColumn("{task.fields[note]}"),
             console=console,
             transient=True,
-            # the estimate of the time left looks at the last minutes, not at the last 30 s
+            # the estimate of the time left uses the last minutes, not the last 30 s
             speed_estimate_period=300,
         )
         self._task = self._bar.add_task("", note="", count="", total=None)

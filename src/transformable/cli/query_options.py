@@ -123,7 +123,7 @@ class Cost(QueryOptions):
     model: str = "resnet20"
     """Name of a network, timm:NAME, torchvision:NAME, or path.py:factory."""
     data: str = "digits"
-    """Dataset that says how large the images are and how many classes there are."""
+    """Dataset that determines the size of the images and the number of classes."""
     image_size: Annotated[Count, arg(aliases=["--size"])] = None
     """Height and width of the images, instead of the dataset's (with 3 channels)."""
     num_classes: Count = None
@@ -158,7 +158,7 @@ class Latency(QueryOptions):
     model: str = "resnet20"
     """Name of a network, timm:NAME, torchvision:NAME, or path.py:factory."""
     data: str = "digits"
-    """Dataset that says how large the images are and how many classes there are."""
+    """Dataset that determines the size of the images and the number of classes."""
     image_size: Count = None
     """Height and width of the images, instead of the dataset's (with 3 channels)."""
     num_classes: Count = None

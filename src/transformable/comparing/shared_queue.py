@@ -104,7 +104,7 @@ class SharedQueue:
         return any(_trial_of(each) in self._wanted for each in self._with_states(*states))
 
     def _is_duplicate(self, number: int, trial: Trial) -> bool:
-        """Whether the same trial stands earlier in the study."""
+        """Whether the same trial is earlier in the study."""
         return any(
             each.number < number and _trial_of(each) == trial for each in self._live_trials()
         )

@@ -19,7 +19,7 @@ Batches = Iterator[tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True, kw_only=True)
 class Info:
-    """What a network must know of a dataset before any pixel is read."""
+    """What is known of a dataset before any pixel is read: its images' size, its classes."""
 
     name: str
     """The value of ``--data``; for a user's own data, its name."""

@@ -37,11 +37,11 @@ class TensorSplit(Split):
     """A ``Split`` whose images are one tensor (N, C, H, W)."""
 
     images: Tensor
-    """As they are given, not normalised yet."""
+    """The images as given, not normalised yet."""
     mean: Tensor
-    """Of each channel, in the units of the images before they are normalised."""
+    """The mean of each channel, in the units of the images before they are normalised."""
     std: Tensor
-    """Of each channel, likewise."""
+    """The standard deviation of each channel, likewise."""
     padding: int
     """Training images are random crops of the image, padded by reflection with this many pixels."""
     flips: bool

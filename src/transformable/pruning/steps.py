@@ -160,7 +160,7 @@ def _timed_method(job: PruningJob, session: Session) -> tuple[MethodResult, floa
 
 def _settled(job: PruningJob, budget: Budget, context: Context) -> MethodResult:
     """The result of the method; if the budget is a latency, the network is measured, and the method
-    is asked again where that is outside of the band."""
+    is called again where that is outside the band."""
     found: dict[str, MethodResult] = {}
 
     def find(budget: Budget) -> Shape:
@@ -206,7 +206,8 @@ def train_student(
     inherits = "init" in job.distilling.transfer
     before = found.epochs_before if inherits else 0.0
     if before and job.passes is not None:
-        # what was spent without learning is not trained again, so that all passes are as asked for
+        # the fraction of a pass spent without learning is cut from the training, so that the total
+        # is exactly the given number of passes
         before += (found.passes - before) % 1
     settings = replace(job.distilling, epochs=job.student_epochs(found.passes, before))
     sized = job.model if inherits else None

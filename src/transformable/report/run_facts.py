@@ -87,7 +87,7 @@ class RunFacts:
     """What the score is called: accuracy, or score if the task is not to classify."""
     classes: int | None
     remarks: Sequence[str]
-    """What the numbers do not say by themselves."""
+    """Remarks that the numbers alone do not show."""
     own_search: bool
     """Whether the search was for this budget alone."""
     before: Mapping[str, Any]

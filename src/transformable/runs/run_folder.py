@@ -292,7 +292,7 @@ def first_difference(
     for name in {**there, **here}:
         before, now = there.get(name, "not given"), here.get(name, "not given")
         if name == "data" and _without_folder(before) == _without_folder(now):
-            continue  # the images may have moved: their fingerprint tells them from others
+            continue  # the images may have moved: their fingerprint identifies them
         if name not in may_differ and before != now:
             return f"{name} is {before} there and {now} here"
     return None

@@ -11,7 +11,7 @@ from .run_folder import read_json, read_settings
 __all__ = ["run_status"]
 
 SCORES = ("accuracy", "top5", "score", "macs", "params")
-"""Numbers of result.json that say what came out."""
+"""The numbers of result.json that are shown."""
 
 
 def run_status(folder: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A learning rate for a network that is trained already, whoever has trained it."""
+"""A learning rate for a network that is trained already, wherever it was trained."""
 
 import statistics
 from dataclasses import replace

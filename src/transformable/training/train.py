@@ -284,7 +284,7 @@ def _read_losses(session: Session, lr: float, rows: list[Row]) -> list[Row]:
     for row, (loss, *_) in zip(rows, sums, strict=True):
         if not math.isfinite(loss):
             first = row["step"] == 1
-            fix = "look at the images and the objective" if first else training.advice
+            fix = "check the images and the objective" if first else training.advice
             step = training.at(row["step"], lr)
             raise ValueError(f"the loss is not a finite number at {step}; {fix}")
     return [dict(zip((*names, "seen"), values, strict=True)) for values in sums]
