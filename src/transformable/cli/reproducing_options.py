@@ -27,11 +27,11 @@ class Reproduce(QueryOptions):
     continues where it stopped; other tables, networks, datasets and more seeds may be added in the
     same folder.
 
-    --scale paper: the networks, datasets and schedules of the paper. --scale small: ResNet-32 in
-    tables 1 and 2, ResNet-20 in table 3 and figure 4, ResNet-18 in table 4; CIFAR averaged to
-    16x16 (table 4: CIFAR-10 at 32x32 instead of ImageNet); 6 epochs for an unpruned network,
-    2 for a search, 4 for a small network; the methods that the paper has. --scale smoke: ResNet-20
-    on digits, one epoch of everything, to see that it runs.
+    Scale paper: the networks, datasets and schedules of the paper. Scale small: ResNet-32 in tables
+    one and two, ResNet-20 in table 3 and figure 4, ResNet-18 in table 4; CIFAR averaged to 16x16,
+    in table 4 CIFAR-10 at 32x32 instead of ImageNet; 6 epochs for an unpruned network, 2 for a
+    search (8 in figure 4), 4 for a small network; the methods that the paper has. Scale smoke:
+    ResNet-20 on digits, one epoch of everything, to see that it runs.
     """
 
     what: Annotated[Positional[str | None], arg(metavar="TABLE")] = None
@@ -45,7 +45,7 @@ class Reproduce(QueryOptions):
     dry_run: bool = False
     """Print the plan with an estimate of its time, then exit."""
     data: Annotated[Text, arg(metavar="A,B,..")] = None
-    """Dataset of tables 1 to 3 and figure 4 instead of the scale's: cifar10:16, digits."""
+    """Datasets of tables 1 to 3 and figure 4 instead of the scale's: cifar10:16, digits."""
     data_dir: Folder = None
     """Folder that holds the files of the datasets."""
     download: bool = False
