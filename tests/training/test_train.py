@@ -418,7 +418,7 @@ def test_a_learning_rate_that_was_chosen_is_named(dataset: Dataset) -> None:
     settings = Training(epochs=1, batch_size=8, lr=0)
     with pytest.raises(
         ValueError,
-        match=r"step 1 of the training \(lr 0.0\d*, chosen from the size of its filters\); look at",
+        match=r"step 1 of the training \(lr 0.0\d*, chosen from the size of its filters\); check",
     ):
         minimise(objective, tiny(), dataset, settings, Session())
 
