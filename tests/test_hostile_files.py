@@ -52,7 +52,7 @@ def test_as_weights(kind: str, name: str, marker: Path, tmp_path: Path) -> None:
 def test_as_a_cifar_batch(kind: str, marker: Path, tmp_path: Path) -> None:
     for name in (*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"):
         (tmp_path / name).write_bytes(content(kind, marker))
-    with pytest.raises(ValueError, match="is no CIFAR pickle file"):
+    with pytest.raises(ValueError, match="is not a CIFAR pickle file"):
         tas.data.load("cifar10", tmp_path)
     assert not marker.exists()
 

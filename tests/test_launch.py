@@ -55,4 +55,4 @@ def test_tasks_of_slurm_that_do_not_know_each_other(
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "8")
     monkeypatch.setenv("SLURM_PROCID", "0")
     assert main(["train"]) == 2
-    assert "srun has started 8 tasks that do not know each other" in capsys.readouterr().err
+    assert "srun has started 8 tasks that are not connected" in capsys.readouterr().err

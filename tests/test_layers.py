@@ -1,4 +1,4 @@
-"""The rooms: a module imports only from its own package and from those before it."""
+"""The order of packages: a module imports only from its own package and from those before it."""
 
 import ast
 import subprocess

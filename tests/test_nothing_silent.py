@@ -1,4 +1,4 @@
-"""What once gave a wrong answer without a word is refused or noticed."""
+"""What once gave a wrong result without a message is refused or reported."""
 
 import json
 import os
@@ -100,11 +100,11 @@ def test_images_that_were_replaced(here: Path, capsys: pytest.CaptureFixture[str
     other_images(here / "tiny.npz")
     for command in ("evaluate", "export"):
         error = error_of(capsys, command, "run", NAMED)
-        assert "differ from those that run was made with; restore them, or say --data npz:" in error
+        assert "differ from those that run was made with; restore them, or give --data npz" in error
     assert main(["evaluate", "run", NAMED, "--data=npz:tiny.npz"]) == 0
     # a network that was trained on others may be used, and this is said
     assert main(["search", *SOURCE, "--weights=run", "--epochs=0", "--out=search"]) == 0
-    assert "run was trained on other images than those of now" in capsys.readouterr().err
+    assert "run was trained on other images than the present ones" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("stage", ["teacher", "search"])
@@ -199,12 +199,12 @@ def test_a_finished_search_needs_none_of_its_files(
     [
         ("--divisor=eight", "divisor must be a whole number of at least 1, or auto, not eight"),
         ("--divisor=0", "divisor must be a whole number of at least 1, or auto, not 0"),
-        ("--teacher=nope.pt", "weights file nope.pt is not there"),
+        ("--teacher=nope.pt", "weights file nope.pt does not exist"),
         (
             "--at-most=foo=1",
             "at_most must be METRIC=AMOUNT with a metric of macs, params, latency, not 'foo=1'",
         ),
-        ("--at-most=macs=1", "at_most macs=1: the budget itself is of macs"),
+        ("--at-most=macs=1", "at_most macs=1: the budget itself is in macs"),
     ],
 )
 @pytest.mark.parametrize(
@@ -374,6 +374,6 @@ def test_a_name_that_the_locale_cannot_write(tmp_path: Path) -> None:
     done = tas_process(f"$TAS cost --config {tmp_path}/c.toml", **ascii_only)
     assert done.returncode == 2
     assert done.stderr == (
-        "tas: error: 'k\\xfche.json' has letters that ascii cannot write; use another name, or set "
-        "PYTHONUTF8=1\n"
+        "tas: error: 'k\\xfche.json' has letters that ascii cannot encode; use another name, or "
+        "set PYTHONUTF8=1\n"
     )

@@ -42,7 +42,7 @@ def test_a_function_and_another_callable(file: Path) -> None:
     ("spec", "message"),
     [
         ("{file}", " needs the name of a function: {file}:FUNCTION"),
-        ("nowhere.py:f", ": file nowhere.py is not there"),
+        ("nowhere.py:f", ": file nowhere.py does not exist"),
         ("folder:f", " must be the name of a {what} or path.py:FUNCTION"),
         ("plain", " must be the name of a {what} or path.py:FUNCTION"),
         ("{file}:half", ": {file} has no function 'half'; it has double"),

@@ -1,6 +1,6 @@
 """Warn of public names that the API page leaves out and of those without a docstring.
 
-``mkdocs build --strict`` fails by any warning.
+``mkdocs build --strict`` fails at any warning.
 """
 
 import logging

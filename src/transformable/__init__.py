@@ -1,4 +1,4 @@
-"""Give it a convolutional network and a budget: it gives a smaller, faster, trained network."""
+"""Give it a convolutional network and a budget: it returns a smaller, trained network."""
 
 from importlib import import_module
 from importlib.metadata import version

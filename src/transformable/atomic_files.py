@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 CHECKSUM = "sha256"
-"""What the checksum is called among the metadata of a weights file."""
+"""The key of the checksum in the metadata of a weights file."""
 
 
 def weights_as_bytes(model: "nn.Module") -> bytes:
@@ -71,7 +71,7 @@ def write_whole(
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(path)  # a full disk is noticed by calls that know no name
+            error.filename = str(path)  # errors of write and fsync, such as a full disk, lack it
         raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:

@@ -20,7 +20,7 @@ def is_installed(extra: str) -> bool:
 
 
 def missing_extras() -> list[str]:
-    """One line that says what the extras that are not installed would add; none if all are."""
+    """A line on what the extras that are not installed would add; no line if all are installed."""
     missing = [extra for extra in EXTRAS if not is_installed(extra)]
     if not missing:
         return []

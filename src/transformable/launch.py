@@ -1,7 +1,7 @@
-"""Which of several processes this one is, by what its environment says.
+"""Which of several processes this one is, according to its environment variables.
 
-torchrun says so to all processes that it starts, on one machine or several; lightning-fabric to
-those that ``--devices N`` starts beside the first. The command line asks early, without torch.
+torchrun sets them for all processes that it starts, on one machine or several; lightning-fabric for
+those that ``--devices N`` starts besides the first. The command line reads them without torch.
 """
 
 import os
@@ -22,17 +22,17 @@ def torchrun_processes() -> tuple[int, int]:
 
 
 def is_first_process() -> bool:
-    """Whether this process has the run folder and prints: one of all processes does."""
+    """Whether this process has the run folder and prints; only one process does."""
     if is_under_torchrun():
         return os.environ["RANK"] == "0"
     return os.environ.get("LOCAL_RANK", os.environ.get("SLURM_PROCID", "0")) == "0"
 
 
 def refuse_lone_tasks() -> None:
-    """Refuse tasks of srun that would all do the same work, because nothing joins them."""
+    """Refuse tasks of srun that would all do the same work, because nothing connects them."""
     tasks = os.environ.get("SLURM_STEP_NUM_TASKS", "1")
     if tasks != "1" and not is_under_torchrun():
         raise ValueError(
-            f"srun has started {tasks} tasks that do not know each other; let it start one "
+            f"srun has started {tasks} tasks that are not connected; let it start one "
             "torchrun on each machine (srun --ntasks-per-node=1 torchrun ...)"
         )

@@ -14,7 +14,7 @@ __all__ = ["PaddedAdd", "Skipped", "in_mode", "initialise"]
 
 @contextmanager
 def in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
-    """The network in training or evaluation mode, and each module back in its mode afterwards."""
+    """Puts the network into training or evaluation mode; afterwards each module is as before."""
     modes = [(module, module.training) for module in model.modules()]
     model.train(training)
     try:
@@ -64,7 +64,7 @@ class PaddedAdd(nn.Module):
 
 
 class Skipped(nn.Module):
-    """Stands where a block was dropped, and gives the tensor that it is given first.
+    """Replaces a dropped block: returns its first argument.
 
     >>> Skipped()(torch.ones(1), 0.5, twice=True)
     tensor([1.])

@@ -23,8 +23,8 @@ OwnScore = Callable[[nn.Module, Batch], Any]
 is better."""
 
 NOISE = 0.3
-"""Where nats are asked for, outputs are read as normal distributions of this deviation, as a share
-of the deviation of an output over the images: changes of the outputs then weigh about as much as
+"""Standard deviation, relative to that of an output over the images, of the normal distributions
+that outputs are read as for a distance in nats: changes of the outputs then weigh about as much as
 those of softened class logits."""
 FLOOR = 1e-6  # least variance of an output, as a share of its mean square
 
@@ -108,8 +108,8 @@ class OwnTask(Task):
         if not isinstance(output, Tensor) or not output.ndim or len(output) != 1:
             what = f"a tensor of {tuple(output.shape)}" if isinstance(output, Tensor) else ""
             raise ValueError(
-                f"the model gives {what or type(output).__name__} for one image of {name}, instead "
-                "of one tensor (1, ...)"
+                f"the model returns {what or type(output).__name__} for one image of {name}, "
+                "instead of one tensor (1, ...)"
             )
 
     def try_out(self, model: nn.Module, images: Callable[[], Batch]) -> None:
@@ -118,7 +118,7 @@ class OwnTask(Task):
         loss = _called(self.own_objective, "objective", model, lambda: objective(model, x, y))
         if not loss["loss"].requires_grad:
             raise ValueError(
-                f"objective {_name(self.own_objective)} gives a loss without a gradient; compute "
+                f"objective {_name(self.own_objective)} returns a loss without a gradient; compute "
                 "it from the outputs of the model with torch"
             )
         _called(score, "score", model, lambda: self._score_sum(score(model, (x, y)), len(x)))
@@ -127,7 +127,7 @@ class OwnTask(Task):
         if isinstance(loss, Tensor) and loss.numel() == 1 and loss.is_floating_point():
             return loss.reshape(())
         raise ValueError(
-            f"objective {_name(self.own_objective)} gives {_described(loss)} instead of a tensor "
+            f"objective {_name(self.own_objective)} returns {_described(loss)} instead of a tensor "
             "with one number"
         )
 
@@ -141,8 +141,8 @@ class OwnTask(Task):
         if values is not None and values.shape == (images,):
             return values.sum()
         raise ValueError(
-            f"score {_name(self.own_score)} gives {_described(score)} for {images} images instead "
-            "of one number, or one for each image"
+            f"score {_name(self.own_score)} returns {_described(score)} for {images} images "
+            "instead of one number, or one for each image"
         )
 
 
@@ -169,7 +169,7 @@ def own_task(objective: OwnObjective | None, score: OwnScore | None) -> OwnTask 
 
 
 class _Constant(nn.Module):
-    """A network that gives the same outputs whatever it is given."""
+    """A network with constant outputs."""
 
     def __init__(self, outputs: Tensor) -> None:
         super().__init__()
@@ -191,7 +191,7 @@ def _statistics(outputs: Tensor) -> tuple[Tensor, Tensor]:
 
 @contextmanager
 def _recorded_calls(model: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
-    """Inside, what the model is given and what it gives is added to a list."""
+    """Within the context, the inputs and outputs of the model are appended to a list."""
     calls: list[tuple[Tensor, Tensor]] = []
     hook = model.register_forward_hook(lambda _, given, output: calls.append((given[0], output)))
     try:
@@ -203,7 +203,7 @@ def _recorded_calls(model: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
 def _called(
     function: Callable[..., Any], what: str, model: nn.Module, call: Callable[[], Any]
 ) -> Any:
-    """The result of a call in which a user's function may fail."""
+    """The result of a call to a user's function; if it fails, a ValueError with a hint."""
     called: list[nn.Module] = []
     hook = model.register_forward_pre_hook(lambda module, _: called.append(module))
     try:

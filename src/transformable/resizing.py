@@ -1,4 +1,4 @@
-"""Gives a layer other channels: fewer, more, or the same ones in another order."""
+"""Change the channels of a layer: fewer, more, or the same ones in another order."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -110,8 +110,8 @@ Axes = list[tuple[int, list[int]]]
 
 
 def _pick(tensor: Tensor, axes: Axes) -> Tensor:
-    """These channels of a tensor; a new one, which not every module can initialise, is like one of
-    the old ones at first."""
+    """These channels of a tensor; a new one, which not every module can initialise, starts as a
+    copy of an old one."""
     value = tensor.detach()
     for axis, channels in axes:
         size = value.shape[axis]

@@ -51,7 +51,7 @@ Transfer = Literal["none", "init", "kd", "init+kd"]
 Kd = Literal["soft", "logits", "paper"]
 
 VALIDATION = 0.05
-"""Share of the training images that is held out, unless another is asked for."""
+"""Default share of the training images that is held out."""
 RATIOS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
@@ -152,15 +152,15 @@ class Training:
     batch_size: Annotated[int, at_least(1), MILLION] = 64
     """Images per step, over all devices together."""
     accumulate: Annotated[int, at_least(1), MILLION] = 1
-    """Parts in which a step's batch goes through the network, one after the other, to save memory;
-    batch norms see the parts."""
+    """Number of parts that a batch is split into, which go through the network one after the other
+    to save memory; batch norms see one part at a time."""
     lr: Annotated[float, at_least(0)] = 0.1
     """Highest learning rate, reached at the end of the warm-up (0: chosen by the size of the
-    filters of the trained network that is continued from)."""
+    filters of the trained network that the training starts from)."""
     momentum: Annotated[float, FRACTION] = 0.9
     """Momentum of SGD."""
     nesterov: bool = True
-    """Nesterov's momentum, where there is momentum."""
+    """Nesterov momentum, if the momentum is above 0."""
     weight_decay: Annotated[float, at_least(0)] = 5e-4
     """Weight decay, on every parameter."""
     warmup_epochs: Annotated[float, at_least(0)] = 0.5
@@ -184,8 +184,8 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class Searching(Training):
-    """How to search: the weights learn as in training, the logits of the sizes by Adam; each on its
-    own half of the images in turn, or both on all of them together.
+    """How to search: the weights learn as in training, the logits of the sizes by Adam;
+    alternately, each on its own half of the images, or together on all of them.
 
     The defaults are those of the preset quick, which starts from a trained network.
 
@@ -211,10 +211,10 @@ class Searching(Training):
     channels sorted by their weights (even); or the network's weights with probabilities, and an
     order of the channels, by how much its outputs depend on each size and channel (sensitivity)."""
     targets: Targets = "teacher"
-    """What is learned from: the labels, or the labels and the outputs of the trained network, as in
-    distillation (teacher)."""
+    """Targets of the search: the labels, or the labels and the outputs of the trained network, as
+    in distillation (teacher)."""
     images: Images = "shared"
-    """Which images the weights and the sizes learn from: each from its own half of them, in turn
+    """Which images the weights and the sizes learn from: alternately, each from its own half
     (halves); or both from all of them, in one step (shared)."""
     inherit: bool = True
     """Start the small network from the weights that the search has trained, and continue the
@@ -227,9 +227,9 @@ class Searching(Training):
     select: Annotated[int, at_least(1)] = 8
     """Candidates of a layer that each step draws."""
     force: bool = False
-    """Allow select=1, whose logits learn nothing but the cost."""
+    """Allow select=1, with which the logits learn from the cost alone."""
     align: Align = "pad"
-    """How feature maps of different widths are brought to one: pool, linear or pad."""
+    """How feature maps of different widths are aligned: pool, linear or pad (with zeros)."""
     sampling: Sampling = "gumbel"
     """Draw sizes at random (gumbel), or mix all of them by their probabilities (softmax)."""
     tau_start: Annotated[float, above(0)] = 0.5
@@ -292,4 +292,4 @@ class Distilling(Training):
     kd_lambda: Annotated[float, UP_TO_ONE] = 0.9
     """The weight w."""
     temperature: Annotated[float, above(0)] = 4.0
-    """The temperature T that softens both networks' answers."""
+    """The temperature T that softens both networks' outputs."""

@@ -1,6 +1,6 @@
 """What a network learns, how it is scored, and how far its outputs are from those of another.
 
-``Classification`` is the default; ``own_task.py`` has the one that users make.
+``Classification`` is the default; ``own_task.py`` has the one that is made from users' functions.
 """
 
 import math
@@ -18,7 +18,7 @@ from .settings import Kd
 __all__ = ["Classification", "Objective", "Task", "cross_entropy", "kd_loss"]
 
 STAKE = 4.0
-"""What logits that say nothing cost in ``logits``, in units of the entropy of equal classes."""
+"""The loss ``logits`` of constant logits, in units of the entropy of equal classes."""
 
 Objective = Callable[[nn.Module, Tensor, Tensor], dict[str, Tensor]]
 """``objective(model, x, y)`` returns ``loss``, which is minimised, and the ``inputs`` and
@@ -33,7 +33,7 @@ class Task(ABC):
 
     @abstractmethod
     def names(self) -> dict[str, str]:
-        """What tells this task from others in the settings of a run."""
+        """What distinguishes this task from others in the settings of a run."""
 
     @abstractmethod
     def objective(self, label_smoothing: float = 0.0) -> Objective:
@@ -45,11 +45,11 @@ class Task(ABC):
 
     @abstractmethod
     def training_sums(self, outputs: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """Scores, summed over images, that can be told from the outputs of a training step."""
+        """Scores, summed over images, that can be computed from the outputs of a training step."""
 
     @abstractmethod
     def distance(self, outputs: Tensor, answers: Tensor) -> Tensor:
-        """How far the outputs are from a teacher's answers, in nats for an image."""
+        """How far the outputs are from a teacher's, in nats per image."""
 
     @abstractmethod
     def distillation_loss(
@@ -63,17 +63,17 @@ class Task(ABC):
         weight: float = 0.9,
         temperature: float = 4.0,
     ) -> Tensor:
-        """The loss of the objective, mixed with the distance of the outputs to a teacher's answers;
+        """The loss of the objective, mixed with the distance of the outputs to a teacher's;
         ``weight`` is that of the distance in ``soft``, that of the objective in ``paper``."""
 
     @abstractmethod
     def surprise(self, outputs: Tensor, generator: torch.Generator, temperature: float) -> Tensor:
-        """The negative log-likelihood, summed over images, of answers that are drawn from what the
-        outputs say themselves."""
+        """The negative log-likelihood, summed over images, of targets that are drawn from the
+        distribution that the outputs themselves predict."""
 
     @abstractmethod
     def check_output(self, output: Any, name: str, num_classes: int) -> None:
-        """Raise a ValueError unless the output for one image of this dataset is one to learn."""
+        """Raise a ValueError unless the output for one image of this dataset fits the task."""
 
     @abstractmethod
     def try_out(self, model: nn.Module, images: Callable[[], tuple[Tensor, Tensor]]) -> None:
@@ -129,19 +129,19 @@ class Classification(Task):
             raise ValueError(f"{name} has no classes; give an objective and a score")
         if not isinstance(output, Tensor):
             kind = type(output).__name__
-            raise ValueError(f"the model gives {kind} instead of a tensor of logits")
+            raise ValueError(f"the model returns {kind} instead of a tensor of logits")
         if output.ndim != 2 or len(output) != 1:
             raise ValueError(
-                f"the model gives an output of {tuple(output.shape)} for one image of {name}, "
+                f"the model returns an output of {tuple(output.shape)} for one image of {name}, "
                 f"instead of (1, {num_classes})"
             )
         if output.shape[1] != num_classes:
             raise ValueError(
-                f"the model gives {output.shape[1]} outputs, but {name} has {num_classes} classes"
+                f"the model returns {output.shape[1]} outputs, but {name} has {num_classes} classes"
             )
 
     def try_out(self, model: nn.Module, images: Callable[[], tuple[Tensor, Tensor]]) -> None:
-        pass  # what the output must look like is known without them
+        pass  # the check of the output needs no images
 
 
 def cross_entropy(label_smoothing: float = 0.0) -> Objective:
@@ -151,7 +151,7 @@ def cross_entropy(label_smoothing: float = 0.0) -> Objective:
         logits = model(x)
         if not isinstance(logits, Tensor):
             kind = type(logits).__name__
-            raise ValueError(f"in training the model gives {kind} instead of a tensor of logits")
+            raise ValueError(f"in training the model returns {kind} instead of a tensor of logits")
         loss = F.cross_entropy(logits.float(), y, label_smoothing=label_smoothing)
         return {"loss": loss, "inputs": x, "outputs": logits}
 
@@ -183,7 +183,7 @@ def kd_loss(
     if kd == "logits":
         own, given = (z - z.mean(1, keepdim=True) for z in (logits, targets))
         stake = STAKE * math.log(logits.shape[1])
-        # a teacher that says little has small logits, and no share of them may count that much
+        # the small logits of an unsure teacher must not make the relative error large
         missed = (own - given).square().mean() / given.square().mean().clamp(min=stake)
         return (1 - weight) * of_labels + weight * stake * missed
     soft, hard = logits / temperature, targets / temperature

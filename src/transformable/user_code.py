@@ -16,7 +16,7 @@ __all__ = ["accepted_arguments", "first_line", "is_function_spec", "load_functio
 
 
 def is_function_spec(spec: str) -> bool:
-    """Whether ``spec`` names a function in a file, rather than something known by its name."""
+    """Whether ``spec`` names a function in a file, rather than a built-in name."""
     return ":" in spec or spec.endswith(".py")
 
 
@@ -32,7 +32,7 @@ def load_function(spec: str, what: str = "model") -> Callable[..., Any]:
     if path.suffix != ".py":
         raise ValueError(f"{what} {spec!r} must be the name of a {what} or path.py:FUNCTION")
     if not path.is_file():
-        raise ValueError(f"{what} {spec!r}: file {path} is not there")
+        raise ValueError(f"{what} {spec!r}: file {path} does not exist")
     module_spec = importlib.util.spec_from_file_location(path.stem, path)
     assert module_spec is not None
     assert module_spec.loader is not None
@@ -66,8 +66,8 @@ _NEIGHBOURS: dict[Path, dict[str, ModuleType]] = {}
 
 @contextmanager
 def _beside(folder: Path) -> Iterator[None]:
-    """Imports find the modules in a folder. They are kept for its own files alone: in another
-    folder there may be others of the same names."""
+    """Within the context, imports find the modules in a folder. They are kept for its own files
+    alone: another folder may have others of the same names."""
     own = _NEIGHBOURS.setdefault(folder, {})
     path, before = list(sys.path), dict(sys.modules)
     sys.path.insert(0, str(folder))
@@ -83,7 +83,7 @@ def _beside(folder: Path) -> Iterator[None]:
 
 
 def _is_in(folder: Path, name: str, module: ModuleType) -> bool:
-    """Whether a module was found in a folder, and not in an environment inside of it."""
+    """Whether a module was found in a folder, and not in a virtual environment inside it."""
     file = Path(getattr(module, "__file__", None) or "/")
     if not file.is_relative_to(folder):
         return False

@@ -73,7 +73,7 @@ def test_interrupted_in_the_middle_and_continued(
     assert process.exitcode == 130
     said = (folder / "r.err").read_text()
     assert "4 runs to do: about" in said  # the teacher, and three methods
-    assert "run the same command again to go on" in said
+    assert "run the same command again to continue" in said
 
     for place in ("r", f"r/{STUDY}"):
         assert run_status(Path(place))["state"] == "interrupted"

@@ -63,7 +63,7 @@ def test_passes_that_are_not_equal_are_named() -> None:
     assert unequal_passes(rows[:2], 45) == []
     assert unequal_passes(rows, None) == []  # nothing was promised
     assert unequal_passes(rows, 45) == [
-        "passes are not equal: each method was to have 45, and amc took 61.5"
+        "passes are not equal: each method was given 45, and amc took 61.5"
     ]
 
 

@@ -241,7 +241,7 @@ def test_an_interrupted_comparison_goes_on(
         ("waiting", False)
     ]
     assert process.exitcode == 130
-    assert "run the same command again to go on" in (folder / "c.err").read_text()
+    assert "run the same command again to continue" in (folder / "c.err").read_text()
     assert not (checkpoint.parent / "result.json").exists()
     saved = checkpoint.stat().st_mtime_ns
     result = run(capsys, "compare", "--methods=sfp", "--seeds=1", "--out=d")

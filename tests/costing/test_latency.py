@@ -121,8 +121,8 @@ def test_budgets_in_milliseconds() -> None:
     assert half.target()["value"] == half.value / 1e6
     assert half.target()["conditions"] == "torch at batch 1, 1 thread, on nowhere"
     for amount, metric, message in (
-        ("3ms", "macs", "3ms is no number of MACs; use --metric latency"),
-        ("20M", "latency", "20M is no number of latency; write a time, such as 3ms"),
+        ("3ms", "macs", "3ms is not a number of MACs; use --metric latency"),
+        ("20M", "latency", "20M is not a time; write one, such as 3ms"),
         ("1us", "latency", "a budget of 1us is 0.001 ms, and this network can have 1.* ms"),
         ("3 ns ms", "latency", "a budget is a fraction"),
     ):

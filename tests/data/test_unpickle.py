@@ -60,7 +60,7 @@ def test_a_pickle_that_imports_something_is_refused_and_runs_nothing(
     victim.mkdir()
     hostile = pickle.dumps({b"data": Touch(os.rmdir, str(victim))}, protocol=protocol)
     (tmp_path / "data_batch_1").write_bytes(hostile)
-    with pytest.raises(ValueError, match=r"data_batch_1 .* asks for posix\.rmdir; only arrays"):
+    with pytest.raises(ValueError, match=r"data_batch_1 .* would import posix\.rmdir; only arrays"):
         data.load("cifar10", tmp_path)
     assert victim.is_dir()
     pickle.loads(hostile)
@@ -70,16 +70,16 @@ def test_a_pickle_that_imports_something_is_refused_and_runs_nothing(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"data": Touch(eval, "1")}, "asks for builtins.eval"),
-        ({"data": np.array([{}])}, "an array of 'O8' is not admitted"),
-        ({"data": np.array([1.0])}, "an array of 'f8' is not admitted"),
+        ({"data": Touch(eval, "1")}, "would import builtins.eval"),
+        ({"data": np.array([{}])}, "an array of 'O8' is not allowed"),
+        ({"data": np.array([1.0])}, "an array of 'f8' is not allowed"),
         ({"data": np.float64(1)}, "multiarray.scalar; only arrays"),
-        ({"data": np.array([1], ">i4")}, "byte order '>' is not admitted"),
+        ({"data": np.array([1], ">i4")}, "byte order '>' is not allowed"),
         ({"data": 1.5}, "it holds a float"),
         ({"data": [None]}, "it holds a NoneType"),
         ({"data": {1, 2}}, "it holds a set"),
         ([1, 2], "it holds a list, not a dict"),
-        ({"data": Path}, "asks for pathlib"),
+        ({"data": Path}, "would import pathlib"),
     ],
 )
 def test_pickles_of_anything_else_are_refused(
@@ -98,7 +98,7 @@ def test_no_codec_is_looked_up(tmp_path: Path) -> None:
     path.write_bytes(b"(Vdata\nc_codecs\nencode\n(Vx\nVlatin1\ntRd.")
     assert unpickle.read(path) == {"data": b"x"}
     path.write_bytes(b"(Vdata\nc_codecs\nencode\n(Vx\nVrot13\ntRd.")
-    with pytest.raises(ValueError, match="encoding 'rot13' is not admitted"):
+    with pytest.raises(ValueError, match="encoding 'rot13' is not allowed"):
         unpickle.read(path)
 
 
@@ -118,6 +118,6 @@ def test_odd_programs_are_refused(program: bytes, tmp_path: Path) -> None:
     path = tmp_path / "test_batch"
     path.write_bytes(program)
     with pytest.raises(
-        ValueError, match=rf"test_batch \({len(program)} bytes\) is no CIFAR pickle"
+        ValueError, match=rf"test_batch \({len(program)} bytes\) is not a CIFAR pickle"
     ):
         unpickle.read(path)

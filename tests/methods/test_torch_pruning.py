@@ -114,7 +114,7 @@ def test_a_network_that_is_no_part_of_the_unpruned_one(monkeypatch: pytest.Monke
         return shape
 
     monkeypatch.setattr(module, "prune_until", other)
-    with pytest.raises(ValueError, match="what is left is no part of the unpruned network"):
+    with pytest.raises(ValueError, match="what is left is not part of the unpruned network"):
         load_method("torch-pruning")(model, space, Budget.of(0.5, space), context(16))
 
 

@@ -52,9 +52,9 @@ def test_factories_get_what_they_take(factories: str) -> None:
     [
         ("{}:nothing", "has no function 'nothing'; it has all_given, classes_only"),
         ("{}:breaks", "failed: KeyError: 'oh\\nno'"),
-        ("{}:number", "gave int; it must return a torch.nn.Module"),
+        ("{}:number", "returned int; it must return a torch.nn.Module"),
         ("{}", "needs the name of a function"),
-        ("nowhere.py:net", "file nowhere.py is not there"),
+        ("nowhere.py:net", "file nowhere.py does not exist"),
         ("folder:net", "must be the name of a model or path.py:FUNCTION"),
         ("resnet21", "unknown model 'resnet21'; did you mean 'resnet"),
     ],

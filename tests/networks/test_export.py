@@ -201,7 +201,7 @@ def test_the_commands_distill_export_and_evaluate(
         assert torch.allclose(
             tas.load("moved", trust=True)(x), tas.load("init+kd", model)(x), atol=1e-5
         )
-    with pytest.raises(ValueError, match=r"net\.py is not there; give the unpruned network"):
+    with pytest.raises(ValueError, match=r"net\.py does not exist; give the unpruned network"):
         tas.load("init+kd", trust=True)
     os.rename("tiny.npz", "other.npz")
     here = ["--model=gone.py:net", "--data=npz:other.npz"]

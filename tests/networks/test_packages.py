@@ -113,9 +113,9 @@ def test_head_and_input_are_those_of_the_dataset(packages: Path, spec: str) -> N
     start = f"{spec} starts from new weights: its pretrained ones are not in the cache; "
     name = spec.partition(":")[2]
     if spec.startswith("timm"):
-        start += f"timm.create_model({name!r}, pretrained=True) would fetch them"
+        start += f"timm.create_model({name!r}, pretrained=True) would download them"
     else:
-        start += f"torchvision.models.get_model({name!r}, weights='DEFAULT') would fetch them"
+        start += f"torchvision.models.get_model({name!r}, weights='DEFAULT') would download them"
     assert first_weights(spec) == start
 
 

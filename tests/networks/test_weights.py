@@ -118,7 +118,7 @@ def test_truncated_files(tmp_path: Path, net: nn.Module, keep: int) -> None:
 
 
 def test_files_without_weights(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"none.pt is not there"):
+    with pytest.raises(ValueError, match=r"none.pt does not exist"):
         read_weights(tmp_path / "none.pt")
     for content in ({}, [1, 2], {"lr": 0.1}):
         torch.save(content, tmp_path / "w.pt")

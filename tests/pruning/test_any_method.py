@@ -99,7 +99,7 @@ def test_another_method_needs_another_folder(
     ("method", "message"),
     [
         ("fpmg", "unknown method 'fpmg'; did you mean 'fpgm'?"),
-        ("none.py:leading", "method 'none.py:leading': file none.py is not there"),
+        ("none.py:leading", "method 'none.py:leading': file none.py does not exist"),
         (
             "mine.py:lead",
             "mine.py has no function 'lead'; it has uniform_shape, leading, too_large",

@@ -45,7 +45,7 @@ def test_the_network_takes_what_was_promised(
     assert whole == pytest.approx(1000 * found["before"]["latency"] - OVERHEAD / 1e3, rel=0.02)
     assert sum(row["us_after"] for row in rows) < whole
     shown = capsys.readouterr().out
-    assert "promise: held" in shown
+    assert "latency budget: met" in shown
     page = Path("run", "report.html").read_text()
     assert "µs before" in page
     assert "lies in the band of" in page
@@ -86,9 +86,9 @@ def test_one_table_for_all_commands(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--budget=3ms"], "3ms is no number of MACs; use --metric latency"),
+        (["--budget=3ms"], "3ms is not a number of MACs; use --metric latency"),
         (["--metric=latency", "--budget=1ns"], "a budget of 1ns is 1e-06 ms, and this network can"),
-        (["--metric=latency", "--budget=20M"], "20M is no number of latency"),
+        (["--metric=latency", "--budget=20M"], "20M is not a time"),
         (
             ["--metric=latency", "--latency-table=none.json"],
             "none.json does not exist; tas latency",
@@ -97,7 +97,7 @@ def test_one_table_for_all_commands(
         (["--metric=latency", "--runtime=onnxruntime"], "onnxruntime is not installed"),
         (["--at-most=latency=1ns"], "at most 1e-06 ms is below the smallest shape"),
         (["--at-most=watts=3"], "with a metric of macs, params, latency, not 'watts="),
-        (["--at-most=macs=3M"], "the budget itself is of macs"),
+        (["--at-most=macs=3M"], "the budget itself is in macs"),
         (["--divisor=0"], "divisor must be a whole number of at least 1, or auto, not 0"),
     ],
 )

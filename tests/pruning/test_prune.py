@@ -196,7 +196,7 @@ def test_a_teacher_that_cannot_be_used_is_refused_in_one_line(
         "shape": "has other sizes for fc.weight (4x13 instead of 4x12)",
         "truncated": "is damaged or not safetensors",
         "pickle": "would import",
-        "absent": "is not there",
+        "absent": "does not exist",
     }[damage]
     if damage == "shape":
         save_file({**load_file(good), "fc.weight": torch.zeros(4, 13)}, file)
@@ -338,7 +338,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_trained(
     large = tas.Space.trace(net(4, 1), (1, 16, 16))
     other = tas.Space.trace(tas.models.build("resnet20", num_classes=4, in_channels=1), (1, 8, 8))
     for model, given, message in (
-        (net(10, 1), None, "the model gives 10 outputs, but .* has 4 classes"),
+        (net(10, 1), None, "the model returns 10 outputs, but .* has 4 classes"),
         (net(4, 1), large, r"traced for images of \(1, 16, 16\)"),
         (net(4, 1), other, "the network is not the one that was traced"),
     ):

@@ -122,7 +122,7 @@ def test_without_validation_images(tmp_path: Path) -> None:
         write_rows(folder / name / "metrics.csv", [{**r, "validation_accuracy": ""} for r in rows])
     part = parse(write_report(folder).read_text(encoding="utf-8")).by_id("training")
     assert len(part.all("svg")) == 2
-    assert "Nothing was noted: no images were held out." in part.text
+    assert "Not recorded: no images were held out." in part.text
 
 
 def test_a_training_that_diverged(tmp_path: Path) -> None:

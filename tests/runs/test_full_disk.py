@@ -51,8 +51,9 @@ def test_a_disk_without_room(
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err == (
-        f"tas: error: cannot write {disk}/run/checkpoint.pt: No space left on device; the "
-        "checkpoint before it is whole: when there is room, run the same command again to go on\n"
+        f"tas: error: cannot write {disk}/run/checkpoint.pt: No space left on device; "
+        "the checkpoint before it is whole: when there is room, run the same command again to "
+        "continue\n"
     )
     state = read_checkpoint(disk / "run")
     assert state is not None

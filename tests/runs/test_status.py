@@ -228,7 +228,7 @@ def test_folders_without_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         error = f"tas: error: {folder} is not a run folder: {words}\n"
         assert capsys.readouterr().err == error
     assert main(["status"]) == 2
-    assert "no run to look at" in capsys.readouterr().err
+    assert "no run folder: give" in capsys.readouterr().err
     run = Run.open(tmp_path / "run", {"command": "train", "model": "resnet20", "data": "digits"})
     assert run_status(tmp_path / "run")["state"] == "not started"
     run.start()

@@ -146,7 +146,7 @@ def test_tables_that_are_not_ours_are_refused(tmp_path: Path, by_law: None) -> N
     content = path.read_text()
     for broken in (content[:-40], content.replace('"times"', '"tims"'), "[]", "{}"):
         path.write_text(broken)
-        with pytest.raises(ValueError, match=r"table\.json is no table of latencies"):
+        with pytest.raises(ValueError, match=r"table\.json is not a latency table"):
             read()
     path.write_text(content.replace('"version": 1', '"version": 7'))
     with pytest.raises(ValueError, match="has version 7, not 1: measure it again"):

@@ -237,10 +237,10 @@ FULL = {"0": 4, "1": 4}
     ("shape", "message"),
     [
         (Shape({"0": 4, "2": 4}), "no layer '2' that may change; known: 0, 1"),
-        (Shape({"0": 4}), "the shape says nothing of the layer '1'"),
+        (Shape({"0": 4}), "the shape lacks the layer '1'"),
         (Shape({**FULL, "3.0": 4}), "no layer '3.0' that may change; known: 0, 1"),
         (Shape(FULL, {"stage": 1}), "no stage 'stage' that may change"),
-        (Shape(FULL, {}, {"0": (0, 1, 2, 4)}), "channel 4 of '0' is not there: it has 4"),
+        (Shape(FULL, {}, {"0": (0, 1, 2, 4)}), "channel 4 of '0' does not exist: it has 4"),
     ],
 )
 def test_a_shape_that_does_not_fit_is_refused(shape: Shape, message: str) -> None:
@@ -262,7 +262,7 @@ def test_a_depth_beyond_the_stage_and_a_follower_are_refused() -> None:
 
 
 def test_a_shape_of_another_network_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"says nothing of the layer 'stages.0.3.conv1'"):
+    with pytest.raises(ValueError, match=r"lacks the layer 'stages.0.3.conv1'"):
         trace("resnet32").check(trace("resnet20").full)
 
 

@@ -26,10 +26,10 @@ class Two(nn.Module):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (nn.Sequential(nn.Flatten(), nn.Linear(4, 10)), "gives 10 outputs, but x has 100 classes"),
-        (nn.Conv2d(1, 100, 2), "gives an output of (1, 100, 1, 1) for one image of x, instead of"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(4, 10)), "10 outputs, but x has 100 classes"),
+        (nn.Conv2d(1, 100, 2), "an output of (1, 100, 1, 1) for one image of x, instead of"),
         (nn.Conv2d(3, 100, 2), "cannot take x's images of 1x2x2: RuntimeError: Given groups=1"),
-        (Two(), "gives tuple instead of a tensor of logits"),
+        (Two(), "returns tuple instead of a tensor of logits"),
         (nn.Linear(2, 100).bfloat16(), "is in bfloat16, and images are in float32: give model.fl"),
     ],
 )

@@ -229,10 +229,10 @@ BAD_OBJECTIVES: list[tuple[Any, str]] = [
     ),
     (lambda m, b: m(b[0]).mean().item(), "instead of a tensor with one number"),
     (lambda m, b: m(b[0]) and None, "objective <lambda> fails on the first images: RuntimeError: "),
-    (nothing, "objective nothing gives None instead of a tensor with one number"),
+    (nothing, "objective nothing returns None instead of a tensor with one number"),
     (
         lambda m, b: m(b[0]).detach().mean(),
-        "gives a loss without a gradient; compute it from the outputs",
+        "returns a loss without a gradient; compute it from the outputs",
     ),
     (
         lambda m, b: m(b["image"]).mean(),
@@ -250,10 +250,10 @@ BAD_OBJECTIVES: list[tuple[Any, str]] = [
     (0.5, "objective is 0.5; give a function of the model and a batch"),
 ]
 BAD_SCORES: list[tuple[Any, str]] = [
-    (lambda m, b: None, "score <lambda> gives None for 8 images instead of one number, or one"),
-    (lambda m, b: "good", "score <lambda> gives 'good' for 8 images"),
-    (lambda m, b: m(b[0]), "score <lambda> gives a float32 tensor of shape (8, 2) for 8 images"),
-    (lambda m, b: {"iou": 1.0}, "score <lambda> gives dict for 8 images"),
+    (lambda m, b: None, "score <lambda> returns None for 8 images instead of one number, or one"),
+    (lambda m, b: "good", "score <lambda> returns 'good' for 8 images"),
+    (lambda m, b: m(b[0]), "score <lambda> returns a float32 tensor of shape (8, 2) for 8 images"),
+    (lambda m, b: {"iou": 1.0}, "score <lambda> returns dict for 8 images"),
     (lambda m, b: m(b[0]) / {}, "score <lambda> fails on the first images: TypeError: "),
     (nn.MSELoss(), "such as lambda model, batch: -F.mse_loss(model(batch[0]), batch[1])"),
     (lambda m, b: float("nan"), "the score of 4 images is not a number"),
@@ -293,6 +293,6 @@ def test_models_and_tasks_that_do_not_fit() -> None:
             return x, x
 
     with pytest.raises(
-        ValueError, match="gives tuple for one image of Items, instead of one tensor"
+        ValueError, match="returns tuple for one image of Items, instead of one tensor"
     ):
         check_task(Pair(), data)

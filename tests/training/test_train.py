@@ -150,7 +150,7 @@ def test_a_network_with_other_outputs_in_training_is_refused(dataset: Dataset) -
             logits: Tensor = self.net(x)
             return (logits, logits) if self.training else logits
 
-    with pytest.raises(ValueError, match="in training the model gives tuple instead of a tensor"):
+    with pytest.raises(ValueError, match="in training the model returns tuple instead of a tensor"):
         train(Two(), dataset, SETTINGS)
 
 
@@ -418,7 +418,7 @@ def test_a_learning_rate_that_was_chosen_is_named(dataset: Dataset) -> None:
     settings = Training(epochs=1, batch_size=8, lr=0)
     with pytest.raises(
         ValueError,
-        match=r"step 1 of the training \(lr 0.0\d*, chosen from the size of its filters\); look at",
+        match=r"step 1 of the training \(lr 0.0\d*, chosen from the size of its filters\); check",
     ):
         minimise(objective, tiny(), dataset, settings, Session())
 
@@ -516,5 +516,5 @@ def test_a_first_loss_that_is_no_number_is_not_blamed_on_the_learning_rate(
         outcome = cross_entropy()(model, x, y)
         return {**outcome, "loss": outcome["loss"] * math.nan}
 
-    with pytest.raises(ValueError, match=r"at step 1 of .*; look at the images and the objective"):
+    with pytest.raises(ValueError, match=r"at step 1 of .*; check the images and the objective"):
         minimise(objective, tiny(), dataset, SETTINGS, Session())

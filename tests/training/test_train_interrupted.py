@@ -92,7 +92,7 @@ def test_interrupted(
     assert (folder / f"{name}.out").read_text() == ""
     said = (folder / f"{name}.err").read_text()
     assert said.startswith("tas: interrupted, stopped after step ")
-    assert said.endswith("; run the same command again to go on\n")
+    assert said.endswith("; run the same command again to continue\n")
     assert said.count("\n") == 1
 
     process = start(folder, name)

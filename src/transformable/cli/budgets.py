@@ -23,7 +23,7 @@ from .pruning_options import PruningOptions
 __all__ = ["BudgetMaker", "trace_space"]
 
 LATENCY_TOLERANCE = 0.05
-"""The narrowest band of a latency: measurements are no more exact than that."""
+"""The narrowest band of a latency: measurements are not more precise than that."""
 
 
 def trace_space(
@@ -71,7 +71,7 @@ class BudgetMaker:
         """The budget of an amount such as 0.5, 20M or 3ms."""
         options, metric = self.options, self.options.metric
         is_time = metric == "latency"
-        # what needs no measuring is refused before
+        # bad input is refused before anything is measured
         if not is_time:
             Budget.of(amount, self.space, metric=metric, tolerance=options.tolerance)
         return Budget.of(

@@ -82,17 +82,17 @@ def run_comparison(
 
 
 def checked_sources(options: TrialOptions, comparison: Comparison) -> dict[str, str]:
-    """The file to start the run with; trials of a network that has changed are refused, and where
-    there are none left to run, this is said."""
+    """The sources file to start the run with. If the network has changed since, trials that are
+    left are refused; if none is left, a warning says so."""
     if all(map(comparison.is_done, comparison.trials)):
         warn_of_other_sources(comparison.folder, options)
-        return {}  # what was there stays: the results are of that
+        return {}  # the file stays as it is: the results belong to it
     refuse_other_network(comparison.folder, options)
     return sources_file(options)
 
 
 def run_what_is_left(work: Work, options: Any, comparison: Comparison) -> None:
-    """Run the trials that are not done yet, and show and keep how far they are."""
+    """Run the trials that are not done yet, and show and save their progress."""
     left = iter([trial for trial in comparison.trials if not comparison.is_done(trial)])
     finished = partial(print_trial, comparison)
     kept = TrialsFile(comparison.folder, comparison.rows)
@@ -239,11 +239,11 @@ def live_table(
             targets = comparison.facts["targets"]
             yield lambda: live.update(results_table(rows(), teacher, targets))
     except KeyboardInterrupt:
-        raise Interrupted("what was done is kept; run the same command again to go on") from None
+        raise Interrupted("what was done is kept; run the same command again to continue") from None
 
 
 class LinesNowAndThen:
-    """Prints, where there is no terminal, how many runs are done and what the others are at."""
+    """Prints, where there is no terminal, how many runs are done and the stage of the others."""
 
     def __init__(self, rows: Callable[[], list[dict[str, Any]]]) -> None:
         self._rows, self._printed = rows, time.monotonic()

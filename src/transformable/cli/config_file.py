@@ -83,7 +83,7 @@ def _only(kind: type) -> Any:
     accepted = (int, float) if kind is float else kind
 
     def structure(value: Any, _: Any) -> Any:
-        # a bool is an int for Python, not for a person who writes a config
+        # a bool is an int for Python, but not in a config file
         if isinstance(value, accepted) and (kind is bool or not isinstance(value, bool)):
             return kind(value)
         raise TypeError(WORDS[kind])

@@ -55,7 +55,7 @@ class CostOutcome(Outcome):
         return Group(table, *map(Text, self._fixed()))
 
     def _fixed(self) -> Iterator[str]:
-        """Lines on the layers that keep their width."""
+        """Lines about the layers that keep their width."""
         for (first, *others), reason in like_reasons(self.result["fixed"]):
             more = f" and {len(others)} more keep their" if others else " keeps its"
             yield f"{first}{more} width: {reason}"

@@ -65,7 +65,7 @@ def _distill(options: Distill, session: Session, folder: Path, run: Run | None) 
 
 
 def _teacher(options: Distill, model: nn.Module, info: Info) -> nn.Module | None:
-    """The network whose answers are learnt; for init, its weights are put into the model."""
+    """The network whose outputs are learnt; for init, its weights are loaded into the model."""
     if options.transfer == "none":
         return None
     if options.teacher is None:

@@ -34,7 +34,7 @@ COMMANDS = {
     "distill": "train the network of a shape with what the unpruned one has learnt",
     "compare": "which method is best for a network and a budget, all on equal terms",
     "sweep": "accuracy against cost: one method, or more, over several budgets",
-    "reproduce": "the paper's tables and figure 4, with ours beside the paper's figures",
+    "reproduce": "the paper's tables and figure 4, with our figures beside the paper's",
     "status": "how far a run is, and whether its process is alive",
     "evaluate": "accuracy of a trained network on the test set",
     "cost": "what a network costs, layer by layer, as it is or at a shape",
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"tas: error: {words or ' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as interrupt:
-        # the other processes leave with 0, or the first one would be killed while it still saves
+        # the other processes exit with 0, or the first one would be killed while it still saves
         if not is_first_process():
             return 0
         done = f", {interrupt}" if str(interrupt) else ""
@@ -139,14 +139,14 @@ def _finite(value: object) -> object:
 
 
 def _in_plain_words(error: ValueError | OSError) -> ValueError | OSError:
-    """The error itself or, where a name has letters that cannot be written here, one about that."""
+    """The error itself or, if a name has letters that the locale cannot encode, one about that."""
     if not isinstance(error, UnicodeEncodeError):
         return error
     fix = "set PYTHONUTF8=1"
-    if error.encoding.startswith("utf"):  # then it is made of bytes that are no text
+    if error.encoding.startswith("utf"):  # the name has bytes that are not text
         fix = "rename the file"
     told = ValueError(
-        f"{error.object!a} has letters that {error.encoding} cannot write; "
+        f"{error.object!a} has letters that {error.encoding} cannot encode; "
         f"use another name, or {fix}"
     )
     told.__cause__ = error
@@ -163,11 +163,11 @@ Make a convolutional network as small as you need.
 {lines}
 
 tas COMMAND --help lists the options. Their values come from the preset, then the config file, then
-the command line. The same command on the same run folder goes on where it stopped."""
+the command line. The same command on the same run folder continues where it stopped."""
 
 
 def _speaks() -> bool:
-    """Whether this process says why the work ends: of several, one does."""
+    """Whether this process reports why the work ends: of several, one does."""
     if "torch.distributed" not in sys.modules:
         return is_first_process()
     from ..training.processes import first_to_speak

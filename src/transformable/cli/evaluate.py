@@ -64,7 +64,7 @@ def check_images(folder: Path, given: str | None, dataset: Dataset) -> None:
     if given is None and other_inputs(network_folder(folder), inputs):
         raise ValueError(
             f"the images of {dataset.info.name} differ from those that {folder} was made with; "
-            f"restore them, or say --data {dataset.info.name} to take these"
+            f"restore them, or give --data {dataset.info.name} to use these"
         )
 
 

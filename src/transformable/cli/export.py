@@ -39,7 +39,7 @@ def export(options: Export, command: str) -> Outcome:
     shape = Shape.read(path) if path.is_file() else None
     images = comparison_images(dataset)
     if not (folder / "result.json").is_file():
-        raise ValueError(f"run {folder} is not finished; run its command again to go on")
+        raise ValueError(f"run {folder} is not finished; run its command again to continue")
     result = export_network(model, out, images, blueprint=blueprint, shape=shape)
     params = sum(parameter.numel() for parameter in model.parameters())
     summary = {"params": params, "macs": None, **source, **read_json(folder / "result.json")}

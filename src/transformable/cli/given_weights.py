@@ -1,4 +1,4 @@
-"""Trained weights that a command is given: a file, or the folder of a run."""
+"""Trained weights for a command: a file, or the folder of a run."""
 
 import sys
 from pathlib import Path
@@ -17,15 +17,15 @@ __all__ = ["check_given", "load_trained", "note_other_images"]
 
 
 def check_given(folder: Path, options: RunOptions) -> None:
-    """Refuse weights that are not there, before the run folder is looked at. Once a run was started
-    with them, they may be gone."""
+    """Refuse missing weights before the run folder is opened. Once a run was started with them,
+    they may be gone."""
     for option in ("weights", "teacher"):
         given: str | None = getattr(options, option, None)
         if given is None or Path(given).exists():
             continue
         if (folder / SETTINGS).is_file() and read_settings(folder).get(option) == given:
             continue
-        raise ValueError(f"weights file {given} is not there")
+        raise ValueError(f"weights file {given} does not exist")
 
 
 def load_trained(model: nn.Module, options: RunOptions, given: str, new_head: bool = False) -> None:
@@ -39,7 +39,7 @@ def load_trained(model: nn.Module, options: RunOptions, given: str, new_head: bo
     if (path / "pretrained").is_dir():  # a search that trained the network itself
         path = path / "pretrained"
     if not (path / "model.safetensors").is_file():
-        raise ValueError(f"run {given} has no trained network; run its command again to go on")
+        raise ValueError(f"run {given} has no trained network; run its command again to continue")
     check_version(path)
     try:
         _load(model, path / "model.safetensors", new_head)
@@ -64,11 +64,11 @@ def _made_otherwise(folder: Path, options: RunOptions) -> str:
 
 
 def note_other_images(teacher: str, dataset: Dataset) -> None:
-    """Say so where a network was trained on other images than those of the dataset."""
+    """Print a note if a network was trained on other images than those of the dataset."""
     folders = (Path(teacher), Path(teacher) / "teacher", Path(teacher) / "pretrained")
     inputs = {"images": dataset.fingerprint}
     if is_first_process() and any(other_inputs(folder, inputs) for folder in folders):
-        print(f"{teacher} was trained on other images than those of now", file=sys.stderr)
+        print(f"{teacher} was trained on other images than the present ones", file=sys.stderr)
 
 
 def _load(model: nn.Module, path: Path, new_head: bool) -> None:

@@ -65,7 +65,7 @@ def run_once(
 ) -> dict[str, Any] | None:
     """The result of a command, done once in its run folder; None in all processes but the first."""
     folder, first = options.folder(prefix), is_first_process()
-    # other processes that are there already have to know whether there is work
+    # processes that run already have to learn from the first whether there is work
     share = session.fabric.broadcast if is_under_torchrun() else _as_it_is
     finished = first and (folder / "result.json").is_file()
 

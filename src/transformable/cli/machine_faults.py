@@ -4,7 +4,7 @@ import errno
 
 __all__ = ["describe_fault"]
 
-GO_ON = "the last checkpoint is whole: run the same command again to go on"
+GO_ON = "the last checkpoint is whole: run the same command again to continue"
 ALLOCATORS = ("can't allocate memory", "out of memory", "cannot allocate memory", "bad_alloc")
 
 
@@ -22,7 +22,7 @@ def describe_fault(error: BaseException) -> str | None:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return (
             f"cannot write {error.filename}: {error.strerror}; what was saved before is whole: "
-            "when there is room, run the same command again to go on"
+            "when there is room, run the same command again to continue"
         )
     text = str(error)
     if isinstance(error, MemoryError) or any(word in text.lower() for word in ALLOCATORS):

@@ -76,27 +76,27 @@ class RunOptions:
     data_dir: Folder = None
     """Folder that holds the files of the dataset."""
     download: bool = False
-    """Fetch the dataset if it is not there."""
+    """Download the dataset if it is missing."""
     image_size: Count = None
     """Height and width to which photos are resized (default: 224)."""
     mean: Numbers = ()
-    """Mean of the pixels (0 to 1) that the network was trained with, one number or one a channel
-    (default: the dataset's own)."""
+    """Mean that images are normalised with, as in the network's own training, for pixels of 0 to 1:
+    one number or one per channel (default: the dataset's own)."""
     std: Numbers = ()
-    """Standard deviation of the pixels, likewise."""
+    """Standard deviation that images are normalised with, likewise."""
     leaf: Names = ()
     """Modules of the network that are kept whole, such as those that torch.fx cannot trace."""
     validation: Annotated[float, FRACTION] = VALIDATION
-    """Share of the training set that is held out to watch the training (0: none)."""
+    """Share of the training set that is held out for validation (0: none)."""
     preset: Preset = "quick"
-    """Where the settings start from: quick (minutes, from a trained network), scratch (a search by
+    """Defaults of the settings: quick (minutes, from a trained network), scratch (a search by
     interpolation, and a small network that starts fresh) or paper (the published schedule)."""
     config: File = None
-    """TOML file with any of these keys."""
+    """TOML file with values of these options."""
     out: Folder = None
-    """Run folder (default: in runs/, by command, budget, model, data and seed)."""
+    """Run folder (default: in runs/, named by command, budget, model, data and seed)."""
     seed: Annotated[int, at_least(0), Constraint("below 2**63", lambda seed: seed < 2**63)] = 0
-    """Decides the initial weights, the order of the images and their augmentation."""
+    """Seed of the initial weights, the order of the images and their augmentation."""
     device: str = "auto"
     """auto, cpu, mps, cuda or cuda:INDEX."""
     devices: Count = None
@@ -119,7 +119,7 @@ class RunOptions:
     def settings(self) -> dict[str, Any]:
         """The content of config.toml in the run folder."""
         values = {"command": type(self).__name__.lower(), **plain_values(self)}
-        # the data is read again from here, also by those who are in another folder then
+        # absolute, because a later command may read the data from another working directory
         values["data"] = absolute_spec(self.data)
         if self.data_dir is not None:
             values["data_dir"] = absolute_path(self.data_dir)
@@ -153,7 +153,7 @@ class SpaceOptions:
     sizes: Sizes = "both"
     """Which sizes may change: widths, depths or both."""
     ratios: tuple[float, ...] = RATIOS
-    """Candidate widths of a layer, as fractions of its width now; above 1 it may grow."""
+    """Candidate widths of a layer, as fractions of its present width; above 1 it may grow."""
     divisor: Annotated[str, DIVISOR] = "1"
     """Round candidate widths to multiples of this; auto measures which multiples are fastest on
     this machine."""
@@ -172,7 +172,7 @@ class SpaceOptions:
     latency_threads: Annotated[int, at_least(1)] = 1
     """For a latency: threads of the processor."""
     latency_table: File = None
-    """For a latency: the file of tas latency (default: measured once, and kept in the cache)."""
+    """For a latency: a table of tas latency --out (default: measured once, kept in the cache)."""
     latency_machine: Text = None
     """Accept a latency table that was measured on this other machine (the name stored in the
     file)."""
@@ -188,7 +188,7 @@ class SpaceOptions:
                     f"at_most must be METRIC=AMOUNT with a metric of {known}, not {text.strip()!r}"
                 )
             if metric == self.metric:
-                raise ValueError(f"at_most {text.strip()}: the budget itself is of {metric}")
+                raise ValueError(f"at_most {text.strip()}: the budget itself is in {metric}")
             found[metric] = amount
         return found
 
@@ -208,7 +208,7 @@ class Train(RunOptions, Training):
     weights: Text = None
     """Weights to start from: a file, or the run folder of tas train."""
     new_head: bool = False
-    """Take all of those weights but the last layer's, which starts fresh: for other classes."""
+    """Take all of those weights except the last layer's, which starts fresh: for other classes."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -226,10 +226,10 @@ class Distill(RunOptions, Distilling):
     shape: File = None
     """JSON file with the shape of the small network."""
     teacher: Text = None
-    """The unpruned network, trained: a run folder, or a weights file of --model."""
+    """The trained, unpruned network: a run folder, or a weights file for --model."""
     trust: bool = False
     """Run the path.py:factory that the teacher's folder names, if it is not --model: only for a
-    folder whose maker you trust."""
+    folder whose author you trust."""
     sort: bool = True
     """With init: take the most important channels of each layer instead of its first ones."""
     residual: Residual = "pad"
@@ -242,18 +242,18 @@ class Search(SpaceOptions, RunOptions, Searching):
     """Learn how wide each layer and how deep each stage should be for a budget."""
 
     budget: str = "0.5"
-    """What the network may cost: a fraction of what it costs now (0.5) or a number (20M)."""
+    """Target cost: a fraction of the unpruned network's (0.5) or a number (20M)."""
     weights: Text = None
     """Trained weights to start from: a file, or the run folder of tas train."""
     new_head: bool = False
-    """Take all of those weights but the last layer's, which starts fresh: for other classes. The
+    """Take all of those weights except the last layer's, which starts fresh: for other classes. The
     network is then trained before the search, as without weights."""
     pretrain_epochs: Annotated[int, at_least(0), MILLION] = PRESETS["quick"].pretrain_epochs
-    """Without them: epochs of plain training before the search."""
+    """Without weights: epochs of plain training before the search."""
     validation: Annotated[float, FRACTION] = 0.0
     """Share of the training set that is held out of the search (0: none)."""
     dry_run: bool = False
-    """Print what there is to search and an estimate of time and memory, then exit."""
+    """Print the size of the search space and an estimate of time and memory, then exit."""
 
     def __post_init__(self) -> None:
         Searching.__post_init__(self)
@@ -270,7 +270,7 @@ class Search(SpaceOptions, RunOptions, Searching):
 
 
 def check_new_head(new_head: bool, option: str, weights: str | None) -> None:
-    """Refuse a new last layer for weights that are not there."""
+    """Refuse a new last layer if no weights are given."""
     if new_head and weights is None:
         raise ValueError(f"--new-head replaces the last layer of given weights: give --{option}")
 

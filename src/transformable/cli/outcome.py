@@ -32,7 +32,7 @@ class Outcome:
         shown = {name: value for name, value in self.result.items() if name != "num_classes"}
         classes = self.result.get("num_classes")
         if classes is not None and classes <= 5:
-            shown.pop("top5", None)  # which says nothing
+            shown.pop("top5", None)  # always 100 %
         remark = chance_remark(self.result.get("accuracy"), self.result.get("n", 0), classes)
         rows = ((name.replace("_", " "), _words(name, value)) for name, value in shown.items())
         return self.table(rows, *([remark] if remark else []))

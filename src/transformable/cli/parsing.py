@@ -58,7 +58,7 @@ def _base(kind: Any, arguments: list[str]) -> Any:
     named = base if file is None else read_config(file, base)
     if "preset" not in {field.name for field in fields(kind)}:
         return named
-    # the preset, and the dataset that it depends on, may themselves stand in the config file
+    # the preset, and the dataset that it depends on, may themselves be in the config file
     preset = _given(arguments, "preset") or named.preset
     data = _given(arguments, "data") or named.data
     start = _with_preset(base, preset, data)

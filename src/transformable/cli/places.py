@@ -1,4 +1,4 @@
-"""What a path on the command line means, from whichever folder it is read later."""
+"""Absolute paths from the command line, so that they can be read from any folder later."""
 
 import os
 

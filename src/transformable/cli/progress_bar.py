@@ -1,5 +1,5 @@
-"""How far a command is: a bar on a terminal, else a line now and then; and what an interrupted
-command says."""
+"""The progress of a command: a bar on a terminal, else a line from time to time; and the message of
+an interrupted command."""
 
 import sys
 import threading
@@ -33,7 +33,7 @@ class ProgressBar(Progress):
             progress.TextColumn("{task.fields[note]}"),
             console=console,
             transient=True,
-            # the estimate of the time left looks at the last minutes, not at the last 30 s
+            # the estimate of the time left uses the last minutes, not the last 30 s
             speed_estimate_period=300,
         )
         self._task = self._bar.add_task("", note="", count="", total=None)
@@ -67,7 +67,7 @@ class ProgressBar(Progress):
 
 
 class ProgressLines(Progress):
-    """A line on stderr now and then, for a log file."""
+    """A line on stderr from time to time, for a log file."""
 
     def __init__(self, every: float = LINE_SECONDS) -> None:
         self._every = every
@@ -116,7 +116,7 @@ def _count(done: int, total: int) -> str:
 
 @contextmanager
 def show_progress() -> Iterator[Progress]:
-    """A bar on a terminal, else a line now and then; one process of a job shows it."""
+    """A bar on a terminal, else a line from time to time; one process of a job shows it."""
     console = Console(stderr=True)
     if not is_first_process():
         yield Progress()
@@ -133,4 +133,4 @@ def progress_bar() -> Iterator[Progress]:
             yield shown
         except KeyboardInterrupt as stop:
             saved = f"{stop}; " if str(stop) else ""
-            raise Interrupted(f"{saved}run the same command again to go on") from None
+            raise Interrupted(f"{saved}run the same command again to continue") from None

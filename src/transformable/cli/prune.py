@@ -108,8 +108,8 @@ def _budget_lines(result: dict[str, Any]) -> list[str]:
         timed = result["timed"]
         held = target["low"] <= timed["ms"] <= target["high"]
         lines.append(
-            f"promise: {'held' if held else 'missed'}, {amount('latency', timed['ms'])} beside "
-            f"{amount('latency', result['before']['latency'])} of the unpruned network "
+            f"latency budget: {'met' if held else 'missed'}, {amount('latency', timed['ms'])}; the "
+            f"unpruned network takes {amount('latency', result['before']['latency'])} "
             f"(calls vary by {timed['noise']:.0%})"
         )
     return lines

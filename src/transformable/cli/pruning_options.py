@@ -25,10 +25,10 @@ class PruningOptions(SpaceOptions, RunOptions):
     """The options that tas prune, compare and sweep have in common."""
 
     teacher: Text = None
-    """The unpruned network, trained: a run folder, or a weights file of --model (default: it is
+    """The trained, unpruned network: a run folder, or a weights file for --model (default: it is
     trained here)."""
     new_head: bool = False
-    """Take all weights of the teacher's file but the last layer's, which starts fresh: for other
+    """Take all weights of the teacher's file except the last layer's, which starts fresh: for other
     classes. The unpruned network is then trained here, from these weights."""
     dry_run: bool = False
     """Print an estimate of time and memory, then exit."""
@@ -91,11 +91,11 @@ class Prune(PruningOptions):
     """Make a network smaller: train it, find a smaller one, train that by distillation.
 
     Then both networks are tested and timed, and the small one is exported and explained in a
-    report. The same command on the same run folder goes on where it stopped.
+    report. The same command on the same run folder continues where it stopped.
     """
 
     budget: str = "0.5"
-    """What the network may cost: a fraction of what it costs now (0.5) or a number (20M). Several
+    """Target cost: a fraction of the unpruned network's (0.5) or a number (20M). Several
     (0.7,0.5,0.3) make a network for each of them in one search, like tas sweep."""
     method: str = "tas"
     """How the small network is found: tas, tas-width, tas-depth, uniform, random, pfec, fpgm,
@@ -123,8 +123,8 @@ class TrialOptions(PruningOptions):
     seeds: Annotated[int, at_least(1), MILLION] = 3
     """How many seeds, counted from --seed; the teacher is trained with the first."""
     transfer: List = "init"
-    """How the small networks are trained, in the place of --student.transfer: one or more of none,
-    init, kd, init+kd."""
+    """What the small networks take over, instead of --student.transfer: one or more of none, init,
+    kd, init+kd."""
     passes: Count = None
     """Total passes (forward and backward over the training set) for the method and the training of
     its small network; the small network gets the remainder (default: the epochs of the search and
@@ -134,7 +134,7 @@ class TrialOptions(PruningOptions):
     """How far from the target the cost may be, as a share of it. A method that is too coarse for
     that may use up to 0.05, and is marked: it is compared at another cost."""
     jobs: Annotated[int, at_least(1)] = 1
-    """Trials that run side by side; they share the processors."""
+    """Trials that run at the same time; they share the processors."""
     export: bool = False
     """Write every small network as safetensors, ONNX and torch.export (tas export does one)."""
 
@@ -192,31 +192,31 @@ class Compare(TrialOptions):
 
     One teacher; the same passes over the training images for each method and its small network
     together, in the same order and with the same schedule; the same cost. Runs that are done are
-    not run again, also if more methods, seeds or kinds of transfer are asked for; one that fails is
-    shown with its reason, and tried again by the next call.
+    not run again, also if more methods, seeds or kinds of transfer are asked for; a run that fails
+    is shown with its reason, and tried again by the next call.
     """
 
     methods: List = ALL_METHODS
     """Which methods; path.py:function is one of your own."""
     budget: str = "0.5"
-    """What the network may cost: a fraction of what it costs now (0.5) or a number (20M)."""
+    """Target cost: a fraction of the unpruned network's (0.5) or a number (20M)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(TrialOptions):
     """How accurate a network can be for what it costs: one method, or more, over several budgets.
 
-    With the extra sweep, the trials are kept in an Optuna study: several processes, on one machine
-    or on many, that are given the same storage share them. Those that share no folder should be
-    given the same teacher.
+    With the extra sweep installed, the trials are kept in an Optuna study, and several processes,
+    on one machine or on many, share them by the same --storage. Processes that do not share the run
+    folder should be given the same --teacher.
     """
 
     seeds: Annotated[int, at_least(1), MILLION] = 1
     """How many seeds, counted from --seed; the teacher is trained with the first."""
     budgets: List = "0.3,0.5,0.7"
-    """What the network may cost: fractions of what it costs now (0.5) or numbers (20M)."""
+    """Target costs: fractions of the unpruned network's (0.5) or numbers (20M)."""
     storage: Text = None
-    """Where the study is kept: a database as a URL (default: the file study.db in the folder)."""
+    """URL of the database that holds the study (default: the file study.db in the run folder)."""
     study: str = "sweep"
     """Name of the study."""
 

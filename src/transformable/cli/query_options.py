@@ -21,7 +21,7 @@ class QueryOptions:
     """The options that all of these commands have in common."""
 
     config: File = None
-    """TOML file with any of these keys."""
+    """TOML file with values of these options."""
     json: bool = False
     """Print one JSON object and nothing else."""
     debug: bool = False
@@ -57,8 +57,8 @@ class Export(QueryOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Report(QueryOptions):
-    """Explain a run of tas prune, compare or sweep: report.html, one file for a browser, and the
-    same in short (summary.md, or results.md with results.csv)."""
+    """Explain a run of tas prune, compare or sweep: report.html, one file for a browser, and a
+    short version of it (summary.md, or results.md with results.csv)."""
 
     run: Annotated[Positional[str | None], arg(metavar="RUN_DIR")] = None
     """Folder of a finished run of tas prune, compare or sweep."""
@@ -66,9 +66,9 @@ class Report(QueryOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Status(QueryOptions):
-    """How far a run is, from another terminal: its stage, progress, rate, time left and last
-    numbers, and whether its process is alive; of a comparison or a sweep, all trials. Only looks:
-    the run does not notice."""
+    """How far a run is, from another terminal: its stage, progress, rate, time left and latest
+    metrics, and whether its process is alive; for a comparison or a sweep, of all trials. It only
+    reads; the run is not affected."""
 
     run: Annotated[Positional[str | None], arg(metavar="RUN_DIR")] = None
     """Folder of any run, whether it is running or not."""
@@ -79,10 +79,10 @@ class Evaluate(QueryOptions):
     """Accuracy on the test set: of a run folder, or of a network with a weights file."""
 
     run: Annotated[Positional[str | None], arg(metavar="RUN_DIR")] = None
-    """Folder of a finished run; gives the network, the weights and the dataset."""
+    """Folder of a finished run, which has the network, the weights and the dataset."""
     model: Text = None
     """Name of a network, timm:NAME, torchvision:NAME, or path.py:factory, a file that is run; for a
-    run, the unpruned one, if it is one of your own."""
+    run folder, its unpruned network, if that is one of your own."""
     trust: bool = False
     """Run the path.py:factory that the folder names, or load its model.pt2, which can run code:
     only for a folder whose maker you trust."""
@@ -93,12 +93,12 @@ class Evaluate(QueryOptions):
     data_dir: Folder = None
     """Folder that holds the files of the dataset."""
     download: bool = False
-    """Fetch the dataset if it is not there."""
+    """Download the dataset if it is missing."""
     mean: Numbers = ()
-    """Mean of the pixels (0 to 1) that the network was trained with (default: the run's, else the
+    """Mean that images are normalised with, for pixels of 0 to 1 (default: the run's, else the
     dataset's own)."""
     std: Numbers = ()
-    """Standard deviation of the pixels, likewise."""
+    """Standard deviation that images are normalised with, likewise."""
     image_size: Count = None
     """Height and width to which photos are resized (default: the run's, else 224)."""
     batch_size: Annotated[int, at_least(1)] = 500
@@ -123,7 +123,7 @@ class Cost(QueryOptions):
     model: str = "resnet20"
     """Name of a network, timm:NAME, torchvision:NAME, or path.py:factory."""
     data: str = "digits"
-    """Dataset that says how large the images are and how many classes there are."""
+    """Dataset that determines the size of the images and the number of classes."""
     image_size: Annotated[Count, arg(aliases=["--size"])] = None
     """Height and width of the images, instead of the dataset's (with 3 channels)."""
     num_classes: Count = None
@@ -148,17 +148,17 @@ class Cost(QueryOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Latency(QueryOptions):
-    """How long a network takes on this machine, layer by layer: the table that --metric latency of
-    the other commands searches with.
+    """How long a network takes on this machine, layer by layer: the table that the other commands
+    use with --metric latency.
 
-    Networks of many widths are run by node and as a whole, each in turn with the unpruned one; the
+    Networks of many widths are timed by node and as a whole, alternating with the unpruned one; the
     times of the nodes are then corrected so that they add up to those of whole networks.
     """
 
     model: str = "resnet20"
     """Name of a network, timm:NAME, torchvision:NAME, or path.py:factory."""
     data: str = "digits"
-    """Dataset that says how large the images are and how many classes there are."""
+    """Dataset that determines the size of the images and the number of classes."""
     image_size: Count = None
     """Height and width of the images, instead of the dataset's (with 3 channels)."""
     num_classes: Count = None
@@ -177,8 +177,8 @@ class Latency(QueryOptions):
     device: str = "auto"
     """auto, cpu, mps, cuda or cuda:INDEX."""
     out: File = None
-    """The file of the table (default: in the cache, where the other commands find it). One that is
-    there is shown, not measured again."""
+    """File of the table (default: in the cache, where the other commands find it). An existing one
+    is shown, not measured again."""
     latency_machine: Text = None
     """Accept a latency table that was measured on this other machine (the name stored in the
     file)."""

@@ -20,18 +20,18 @@ TARGETS = (*TABLES, FIGURE4)
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduce(QueryOptions):
-    """The paper's tables 1 to 4 and its figure 4, with ours beside the paper's figures.
+    """The paper's tables 1 to 4 and its figure 4, with our figures beside the paper's.
 
     The runs are planned, their cost is shown, and then those that are not done yet are run: one
-    teacher for a network and a dataset, one search for all kinds of transfer. The same command goes
-    on where it stopped; other tables, networks, datasets and more seeds may be asked for in the
+    teacher for a network and a dataset, one search for all kinds of transfer. The same command
+    continues where it stopped; other tables, networks, datasets and more seeds may be added in the
     same folder.
 
-    --scale paper: the networks, datasets and schedules of the paper. --scale small: ResNet-32 in
-    tables 1 and 2, ResNet-20 in table 3 and figure 4, ResNet-18 in table 4; CIFAR averaged to
-    16x16 (table 4: CIFAR-10 at 32x32 in the place of ImageNet); 6 epochs for an unpruned network,
-    2 for a search, 4 for a small network; the methods that the paper has. --scale smoke: ResNet-20
-    on digits, one epoch of everything, to see that it runs.
+    Scale paper: the networks, datasets and schedules of the paper. Scale small: ResNet-32 in tables
+    one and two, ResNet-20 in table 3 and figure 4, ResNet-18 in table 4; CIFAR averaged to 16x16,
+    in table 4 CIFAR-10 at 32x32 instead of ImageNet; 6 epochs for an unpruned network, 2 for a
+    search (8 in figure 4), 4 for a small network; the methods that the paper has. Scale smoke:
+    ResNet-20 on digits, one epoch of everything, to see that it runs.
     """
 
     what: Annotated[Positional[str | None], arg(metavar="TABLE")] = None
@@ -45,23 +45,23 @@ class Reproduce(QueryOptions):
     dry_run: bool = False
     """Print the plan with an estimate of its time, then exit."""
     data: Annotated[Text, arg(metavar="A,B,..")] = None
-    """Other images than the paper's in tables 1 to 3 and figure 4, such as cifar10:16 or digits."""
+    """Datasets of tables 1 to 3 and figure 4 instead of the scale's: cifar10:16, digits."""
     data_dir: Folder = None
     """Folder that holds the files of the datasets."""
     download: bool = False
-    """Fetch a dataset if it is not there."""
+    """Download a dataset if it is missing."""
     photos: Text = None
     """The images of table 4: folder:PATH with ImageNet, or other photos."""
     image_size: Count = None
     """Height and width to which these photos are resized (default: 224)."""
     models: Annotated[Text, arg(metavar="A,B,..")] = None
-    """Only these networks, or others than the scale's."""
+    """These networks instead of the scale's."""
     out: Folder = None
     """Folder of the runs and tables (default: runs/reproduce-SCALE)."""
     seed: Annotated[int, at_least(0), MILLION] = 0
     """The first seed."""
     jobs: Annotated[int, at_least(1)] = 1
-    """Runs that are done side by side; they share the processors."""
+    """Runs at the same time; they share the processors."""
     device: str = "auto"
     """auto, cpu, mps, cuda or cuda:INDEX."""
     precision: Precision = "32-true"

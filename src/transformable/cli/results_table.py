@@ -65,7 +65,7 @@ def results_table(
 
 
 def unequal_passes(rows: Sequence[Row], promised: float | None) -> list[str]:
-    """A line about the methods that took other passes than all were to have, if there are any.
+    """A line about the methods that took more or fewer passes than they were given, if any.
 
     A small network is trained for whole epochs, so half a pass is no difference.
     """
@@ -80,7 +80,7 @@ def unequal_passes(rows: Sequence[Row], promised: float | None) -> list[str]:
     ]
     if not others:
         return []
-    each = f"each method was to have {passes(promised)}"
+    each = f"each method was given {passes(promised)}"
     return [f"passes are not equal: {each}, and {join_words(others)}"]
 
 

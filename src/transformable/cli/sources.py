@@ -24,7 +24,7 @@ def sources_file(options: RunOptions) -> dict[str, str]:
 
 
 def refuse_other_network(folder: Path, options: RunOptions) -> None:
-    """Refuse to go on with a run whose network has changed; other images are noticed when they are
+    """Refuse to continue a run whose network has changed; other images are detected when they are
     loaded, by their own fingerprint."""
     if path := _changed(folder, options).get("model"):
         raise ValueError(
@@ -34,7 +34,7 @@ def refuse_other_network(folder: Path, options: RunOptions) -> None:
 
 
 def warn_of_other_sources(folder: Path, options: RunOptions) -> None:
-    """Say so where a finished run is shown and its network or its images have changed since."""
+    """Warn if a finished run is shown whose network or images have changed since."""
     words = {"model": "network", "data": "images"}
     for option, path in _changed(folder, options).items():
         warnings.warn(
@@ -44,7 +44,7 @@ def warn_of_other_sources(folder: Path, options: RunOptions) -> None:
 
 
 def _changed(folder: Path, options: RunOptions) -> dict[str, Path]:
-    """The files that the run was started with others of; one that is gone is not known."""
+    """The files that have changed since the run was started; a missing file is not compared."""
     kept = folder / SOURCES
     there = read_json(kept) if kept.is_file() else {}
     paths = _paths(options)

@@ -1,4 +1,4 @@
-"""What ``tas status`` does; it imports no torch, so that the answer is there at once."""
+"""What ``tas status`` does; it does not import torch, so that it prints at once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from .query_options import Status
 
 __all__ = ["status"]
 
-GO_ON = "the same command goes on"
+GO_ON = "run the same command again to continue"
 GONE = "no longer exists and left no reason; it was probably killed"
 STATES = {
     "not started": "nothing has been computed here yet",
@@ -27,14 +27,14 @@ STATES = {
     "interrupted": f"stopped by a signal, what was done is saved; {GO_ON}",
     "failed": f"{{reason}}; {GO_ON}",
     "dead": f"process {{pid}} {GONE}; {GO_ON}",
-    "elsewhere": "process {pid} is on {host}; only there can be said whether it is alive",
+    "elsewhere": "process {pid} is on {host}; whether it is alive can be seen only there",
 }
 
 
 def status(options: Status, command: str) -> Outcome:
     """Read a run folder."""
     if options.run is None:
-        raise ValueError("no run to look at: give the folder of a run")
+        raise ValueError("no run folder: give the folder of a run")
     folder = Path(options.run)
     return StatusOutcome(title=str(folder), result={**run_status(folder), "out": str(folder)})
 
@@ -53,7 +53,7 @@ class StatusOutcome(Outcome):
         if seen["command"]:
             of = f", {seen['model']} on {seen['data']}" if seen["model"] else ""
             rows.append(("command", f"tas {seen['command']}{of}"))
-        if seen.get("stage") and seen["state"] != "finished":  # its last stage says nothing then
+        if seen.get("stage") and seen["state"] != "finished":
             rows += _progress_rows(seen)
         for name in ("last", "result"):
             if seen.get(name):

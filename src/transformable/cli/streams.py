@@ -1,4 +1,4 @@
-"""Standard input and output that never stop the work: closed from the start, or by their reader;
+"""Standard streams that never stop the work, even if they are closed or their reader is gone;
 warnings in one line."""
 
 import io
@@ -17,8 +17,8 @@ PACKAGE = str(Path(__file__).parents[1])
 
 
 def keep_streams() -> None:
-    """Open the standard files that are closed as /dev/null, and let no reader that is gone, nor a
-    letter that the locale lacks, stop the process."""
+    """Open closed standard streams as /dev/null, and let neither a reader that is gone nor a letter
+    that the locale lacks stop the process."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -31,7 +31,7 @@ def keep_streams() -> None:
 
 
 def show_warnings_in_one_line() -> None:
-    """Show what this package warns of as a line for users; what others warn of stays as it is."""
+    """Show warnings of this package as one line; those of other packages stay as they are."""
     usual = warnings.showwarning
 
     def show(
@@ -60,13 +60,13 @@ def _patient(stream: TextIO | None, number: int) -> io.TextIOWrapper:
 
 
 class _PatientFile(io.FileIO):
-    """A file that goes on without its reader."""
+    """A stream that stays usable when its reader is gone."""
 
     def write(self, content: "ReadableBuffer", /) -> int:
         try:
             return super().write(content)
         except BrokenPipeError:
-            # from now on to nowhere, whoever writes to it
+            # discard all later output
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)

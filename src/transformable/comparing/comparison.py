@@ -130,7 +130,7 @@ class Comparison:
 
 
 def _doing(folder: Path) -> str | None:
-    """What a running trial is at."""
+    """The present stage of a running trial."""
     record = ProgressRecord.read(folder)
     return None if record is None else record.brief
 

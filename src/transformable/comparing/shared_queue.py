@@ -28,7 +28,7 @@ def available() -> bool:
 
 
 class SharedQueue:
-    """Gives each trial to one process only.
+    """Assigns each trial to one process only.
 
     The database takes care that a trial is enqueued as a whole and taken by one process alone. Two
     processes that enqueue the same trial at once do no harm: whoever takes the second one sees that
@@ -104,7 +104,7 @@ class SharedQueue:
         return any(_trial_of(each) in self._wanted for each in self._with_states(*states))
 
     def _is_duplicate(self, number: int, trial: Trial) -> bool:
-        """Whether the same trial stands earlier in the study."""
+        """Whether the same trial is earlier in the study."""
         return any(
             each.number < number and _trial_of(each) == trial for each in self._live_trials()
         )
@@ -165,7 +165,7 @@ def _trial_of(each: Any) -> Trial | None:
 
 
 def _enqueue_again(study: "optuna.Study", stale: Any) -> None:
-    """Enqueue a trial again whose process is gone."""
+    """Enqueue a trial again after its process has ended."""
     trial = _trial_of(stale)
     if trial is not None:
         _enqueue(study, trial)

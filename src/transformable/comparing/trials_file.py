@@ -17,7 +17,7 @@ STATES = ("running", "failed", "waiting", "done")
 
 
 class TrialsFile:
-    """Keeps the states of the trials, which ``rows`` are of; to be called now and then."""
+    """Writes the states of the trials that ``rows`` belong to; to be called from time to time."""
 
     def __init__(self, folder: Path, rows: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
         self._folder, self._rows = folder, rows
@@ -30,7 +30,7 @@ class TrialsFile:
             self.write()
 
     def write(self) -> None:
-        """Write the file, however long ago it was written."""
+        """Write the file now."""
         self._written = time.monotonic()
         runs: dict[str, dict[str, Mapping[str, Any]]] = {}
         for row in self._rows():

@@ -24,8 +24,8 @@ SUFFIXES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
 NANOSECONDS = {"NS": 1, "US": 10**3, "MS": 10**6, "S": 10**9}
 # plain numbers up to this are fractions of the unpruned network
 LARGEST_FRACTION = 10
-REASONS = 3  # that are named where nothing may change
-CORRECTIONS = 4  # times that a shape is derived again because its network takes another time
+REASONS = 3  # reasons that the message names if nothing may change
+CORRECTIONS = 4  # times that a shape is derived again because its measured time is outside the band
 
 
 class BandError(ValueError):
@@ -192,8 +192,8 @@ def limit_of(amount: str, space: Space, metric: Metric, latency: Latency | None 
 def settle(find: Callable[[Budget], Shape], space: Space, budget: Budget) -> tuple[Shape, int]:
     """A shape that a method finds for a budget, and its cost, which for a latency is measured.
 
-    If what was measured is outside of the band, the times are corrected by it and the method looks
-    again; it may find nothing better, and then the nearest is taken.
+    If the measured time is outside the band, the times are corrected by it and the method is called
+    again; if no shape comes into the band, the nearest is returned.
     """
     shape = find(budget)
     if budget.latency is None or budget.latency.timer is None:
@@ -266,6 +266,7 @@ def _number(amount: str | float, full: int, metric: Metric) -> float:
     if not suffix and number <= LARGEST_FRACTION:
         return number * full
     if (suffix in NANOSECONDS) != (metric == "latency"):
-        fix = "use --metric latency" if suffix in NANOSECONDS else "write a time, such as 3ms"
-        raise ValueError(f"{amount} is no number of {NAMES.get(metric, metric)}; {fix}")
+        if metric == "latency":
+            raise ValueError(f"{amount} is not a time; write one, such as 3ms")
+        raise ValueError(f"{amount} is not a number of {NAMES[metric]}; use --metric latency")
     return number * (NANOSECONDS[suffix] if metric == "latency" else SUFFIXES[suffix])

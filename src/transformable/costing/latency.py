@@ -1,4 +1,4 @@
-"""The latency of a shape: a sum of times of the parts of its network, each measured by its widths.
+"""The latency of a shape: the sum of the times of its network's parts, measured at many widths.
 
 All times are nanoseconds. The times were measured on one machine under `Conditions`; what measures
 them is in the package `timing`.
@@ -89,7 +89,7 @@ def hats(knots: Sequence[int], widths: Sequence[float] | Floats) -> Floats:
 
 
 def is_sum(layout: Layout) -> bool:
-    """Whether a width is a sum of others, in which times have to be linear."""
+    """Whether a width is a sum of others; times have to be linear in it."""
     return isinstance(layout, Concat | Repeated)
 
 
@@ -142,8 +142,8 @@ class TimedPart:
 def _pieces(
     masks: PossibleMasks, index: int | None
 ) -> Iterator[tuple[int | None, Sequence[float], Floats]]:
-    """The layouts that a width is a sum of, each with points and with weights by which the times at
-    these points add up to what it contributes for each of its masks."""
+    """The layouts that a width is a sum of, each with points and with the weights of the times at
+    these points that add up to its contribution, for each of its masks."""
     if index is None:
         yield None, [0.0], np.ones((1, 1))
     elif not is_sum(masks.layouts[index]):
@@ -165,11 +165,11 @@ class Latency:
     """The time of the unpruned network, as it was measured."""
     parts: Sequence[TimedPart]
     constant: float = 0.0
-    """What a call takes besides the parts."""
+    """The overhead of a call, besides the parts."""
     scale: float = 1.0
-    """What all times are multiplied by, since networks like the wanted one were measured."""
+    """A factor on all times, from measured networks near the budget."""
     timer: Callable[[Shape], float] | None = field(default=None, repr=False)
-    """Times the network of a shape, in units in which the full network takes what is said here."""
+    """Times the network of a shape, scaled so that the full network takes ``full``."""
 
     def cost(self, space: Space, shape: Shape) -> int:
         """The time of the network that has this shape, in whole nanoseconds."""
@@ -203,5 +203,5 @@ class Latency:
         return layers
 
     def corrected(self, space: Space, shape: Shape, measured: float) -> Self:
-        """The same times, multiplied so that this shape takes what was measured."""
+        """The same times, scaled so that this shape takes the measured time."""
         return replace(self, scale=self.scale * measured / self.cost(space, shape))

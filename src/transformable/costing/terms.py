@@ -29,7 +29,7 @@ class Term:
 
 
 def merged(terms: Iterable[Term]) -> list[Term]:
-    """The terms, with those that depend on the same layouts as one."""
+    """The terms; those that depend on the same layouts are added up to one."""
     found: dict[tuple[Any, ...], Term] = {}
     for term in terms:
         key = term.block, term.ins, term.outs, term.original_only

@@ -1,4 +1,4 @@
-"""Datasets: small ones as one tensor in memory, photo folders and users' own, with workers."""
+"""Datasets: one tensor in memory, or photo folders and users' own datasets with workers."""
 
 from .catalogue import info, load
 from .dataset import Dataset, Info, Split

@@ -1,4 +1,4 @@
-"""Augmentation of whole batches (N, C, H, W) as pure functions, with the random numbers given.
+"""Augmentation of whole batches (N, C, H, W) as pure functions of images and random numbers.
 
 Images stay uint8 until they are normalised, which moves a quarter of the bytes.
 """

@@ -19,7 +19,7 @@ _KNOWN = ("digits", "cifar10", "cifar100", "folder:PATH", "npz:PATH")
 
 
 def info(spec: str, data_dir: str | Path | None = None, *, image_size: int | None = None) -> Info:
-    """What a network must know of a dataset, without reading a pixel.
+    """The size of a dataset's images, its classes and so on, without reading a pixel.
 
     >>> info("cifar10").input_shape, info("cifar10:16").input_shape
     ((3, 32, 32), (3, 16, 16))
@@ -125,7 +125,7 @@ def _normalise_with(mean: Values, std: Values, dataset: Dataset) -> Dataset:
 
 
 def _parse(spec: str) -> tuple[str, str]:
-    """The kind of dataset and what stands behind the colon: a path, or the size of CIFAR images."""
+    """The kind of dataset and what follows the colon: a path, or the size of CIFAR images."""
     kind, colon, argument = spec.partition(":")
     takes_argument = f"{kind}:PATH" in _KNOWN or kind in cifar.SETS
     if (takes_argument and argument) or (kind in _KNOWN and not colon):

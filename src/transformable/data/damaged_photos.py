@@ -16,7 +16,7 @@ class DamagedPhotos:
         self.found: set[str] = set()
 
     def add(self, messages: list[str]) -> None:
-        """What was said about photos that could not be decoded, those known already among them."""
+        """Count the photos in these messages; those that are known already count once."""
         for message in messages:
             if message in self.found:
                 continue

@@ -19,14 +19,14 @@ Batches = Iterator[tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True, kw_only=True)
 class Info:
-    """What a network must know of a dataset before any pixel is read."""
+    """What is known of a dataset before any pixel is read: its images' size, its classes."""
 
     name: str
-    """As ``--data`` has it; of data of one's own, what it was called."""
+    """The value of ``--data``; for a user's own data, its name."""
     input_shape: tuple[int, int, int]
     """Channels, height, width."""
     num_classes: int
-    """0 if the targets are no classes."""
+    """0 if the targets are not classes."""
     classes: tuple[str, ...]
     """The names of the classes; empty if there are none."""
     mean: tuple[float, ...] = field(default=(), compare=False)
@@ -76,7 +76,7 @@ class Split(ABC):
         """Augmented batches of one epoch from step ``start`` on, without the last, short one.
 
         Each batch depends on (seed, epoch, step) alone, so that an epoch resumed in its middle
-        gives the same bits as one that was not interrupted.
+        has the same bits as one that was not interrupted.
         """
         _check_batch_size(batch_size, world)
         if start < 0:
@@ -124,13 +124,13 @@ class Dataset:
     train: Split
     """What is learnt from, augmented."""
     validation: Split
-    """Held out of the training images, to watch a training by; may be empty."""
+    """Held out of the training images, for validation; may be empty."""
     test: Split
     """Read once, when a network is done."""
     task: Task = field(default_factory=Classification)
-    """What is to be learnt from the targets."""
+    """What is learnt from the targets."""
     fingerprint: str = ""
-    """Tells the images of all three splits from others; empty if it is not known."""
+    """Identifies the images of all three splits; empty if it is not known."""
 
     def __repr__(self) -> str:
         size, count = "x".join(map(str, self.info.input_shape)), self.info.num_classes

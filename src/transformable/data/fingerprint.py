@@ -1,4 +1,4 @@
-"""Fingerprints of images: what tells one set from another that has its name.
+"""Fingerprints of images: what distinguishes sets of the same name.
 
 They do not depend on where the images are, nor on the seed or on how they are normalised.
 """

@@ -43,14 +43,14 @@ class PhotoSplit(Split):
 
     paths: tuple[Path, ...]
     mean: Tensor
-    """Of each channel, in units of 0 to 255."""
+    """The mean of each channel, in units of 0 to 255."""
     std: Tensor
     workers: int
     """Processes that decode; with 0 this process does. The images do not depend on it."""
     size: int = SIZE
     """Height and width of the images."""
     damaged: DamagedPhotos = field(default_factory=lambda: DamagedPhotos(0))
-    """Those of the whole folder."""
+    """The damaged photos of the whole folder."""
 
     def subset(self, indexes: Tensor) -> Self:
         paths = tuple(self.paths[index] for index in indexes.tolist())
@@ -94,7 +94,7 @@ class PhotoSplit(Split):
 
 
 Decoded = tuple[list[int], list[str]]
-"""Which photos a batch has, and what is to be said of those that are damaged."""
+"""Which photos a batch has, and the messages about damaged ones."""
 
 
 def _unchanged(decoded: Any) -> Any:
@@ -133,7 +133,7 @@ class _Views(TorchDataset[Decoded | str]):
     def __getitems__(self, batch: list[int]) -> Decoded | str:
         """Decode photos into a place: its number is the first of ``batch``.
 
-        A photo that cannot be read gives the message about it: an exception that crosses
+        For a photo that cannot be read, an error message is returned: an exception that crosses
         processes becomes pages of traceback.
         """
         number, *indexes = batch
@@ -196,7 +196,7 @@ def load(path: Path, *, validation: float, seed: int, workers: int, size: int = 
         if not count:
             raise ValueError(f"class folder {str(root / name)!r} holds no images")
     if root == path:
-        # whatever the seed is: a network of another seed must not have seen the test images
+        # the same for every seed: a network of another seed must not have seen the test images
         rest, part = stratified(whole.labels, 0.2, seed=0)
         whole, test = whole.subset(rest), whole.subset(part)
     else:

@@ -1,4 +1,4 @@
-"""Whatever a user gives as data, as a ``Dataset``."""
+"""Convert what a user gives as data to a ``Dataset``."""
 
 from dataclasses import replace
 from typing import Any
@@ -45,7 +45,7 @@ def _is_dataset(part: Any) -> bool:
 
 
 def _check(data: Any) -> None:
-    """Raise a ValueError that says what to give instead of what cannot be used."""
+    """Raise a ValueError that says what to give instead of this data."""
     parts = data if isinstance(data, tuple) else (data,)
     if len(parts) > 2:
         raise ValueError(f"data is a tuple of {len(parts)}; give (train, test)")

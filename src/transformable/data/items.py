@@ -81,8 +81,8 @@ class _SeededItems(TorchDataset[Any]):
     """The items of a user's dataset, each a function of its number and a key: the generators of
     torch, numpy and random are seeded before it is made.
 
-    Items that cannot be used give the message about it: an exception that crosses processes becomes
-    pages of traceback.
+    For items that cannot be used, an error message is returned: an exception that crosses processes
+    becomes pages of traceback.
     """
 
     def __init__(self, items: Items, part: str, key: tuple[int, ...]) -> None:
@@ -111,7 +111,7 @@ class _SeededItems(TorchDataset[Any]):
 
 @contextmanager
 def _same_random_state_after() -> Iterator[None]:
-    """Afterwards, the caller's random numbers continue as if none had been drawn inside."""
+    """Restores the caller's random state afterwards."""
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()
     try:
         yield
@@ -180,8 +180,8 @@ def from_datasets(
     fraction ``validation`` of the training items. Without ``test``, a fifth of the items, the same
     for every seed, is the test set. ``workers`` processes load the items.
 
-    Whatever an item draws from the global generators of torch, numpy and random is a function of
-    the seed, the epoch and the item, with any number of workers and after an interruption too.
+    The random numbers that an item draws from the global generators of torch, numpy and random
+    depend on the seed, the epoch and the item alone, not on workers or interruptions.
 
     Targets are the numbers of classes. They are taken from the attribute ``targets`` of the dataset
     if it has one; if not, every item is read once. With an ``objective`` and a ``score`` (those of
@@ -206,7 +206,7 @@ def from_datasets(
         rest, part = stratified(whole.labels, TEST_SHARE, seed=0)
         whole, tested = whole.subset(rest), whole.subset(part)
     rest, part = stratified(whole.labels, validation, seed)
-    # of what a user's own code gives, only the labels and the first images are known
+    # of a dataset in a user's code, only the labels and the first images are read here
     known = [*seen.values(), whole.labels, tested.labels]
     return Dataset(
         info=Info(

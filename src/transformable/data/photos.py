@@ -29,7 +29,7 @@ GREY = (0.299, 0.587, 0.114)  # of each channel, as Pillow's mode L
 
 
 class DamagedPhotoError(ValueError):
-    """What is in a file is no photo."""
+    """The content of a file is not a photo."""
 
 
 def decode(path: Path) -> Image.Image:
@@ -45,7 +45,7 @@ def decode(path: Path) -> Image.Image:
         raise
     except Exception as error:  # Pillow's decoders raise whatever the damage leads to
         if isinstance(error, OSError) and error.errno is not None:
-            # the disk's fault, not the photo's: another time it can be read
+            # an error of the disk, not of the photo: it may be readable later
             raise ValueError(f"photo {str(path)!r} cannot be read: {error.strerror}") from error
         raise DamagedPhotoError(f"photo {str(path)!r} cannot be decoded: {error}") from error
 

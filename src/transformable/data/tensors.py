@@ -29,7 +29,7 @@ Values = float | Sequence[float]
 """One number for all channels, or one per channel."""
 Array = Tensor | NDArray[Any] | Sequence[Any]
 
-OTHER_SCALE = 20  # times larger values of the test images are no chance
+OTHER_SCALE = 20  # a factor between the largest values of two sets that means another scale
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -37,13 +37,13 @@ class TensorSplit(Split):
     """A ``Split`` whose images are one tensor (N, C, H, W)."""
 
     images: Tensor
-    """As they are given, not normalised yet."""
+    """The images as given, not normalised yet."""
     mean: Tensor
-    """Of each channel, in the units of the images before they are normalised."""
+    """The mean of each channel, in the units of the images before they are normalised."""
     std: Tensor
-    """Of each channel, likewise."""
+    """The standard deviation of each channel, likewise."""
     padding: int
-    """Training images are random crops of the image, padded by reflection with so many pixels."""
+    """Training images are random crops of the image, padded by reflection with this many pixels."""
     flips: bool
     """Whether half of the training images, at random, are mirrored."""
 
@@ -196,8 +196,8 @@ def _from_array(array: NDArray[Any]) -> Tensor:
 
 
 def check_same_scale(train: Tensor, test: Tensor, train_name: str, test_name: str) -> None:
-    """Raise a ValueError if float images of one set are many times larger than those of the other,
-    as pixels of 0 to 255 are beside those of 0 to 1."""
+    """Raise a ValueError if the values of one set are many times larger than those of the other,
+    such as pixels of 0 to 255 and of 0 to 1."""
     if not train.is_floating_point():
         return
     largest = [float(images.abs().max()) for images in (train, test)]

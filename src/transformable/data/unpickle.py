@@ -22,16 +22,16 @@ class _Dtype:
     def __init__(self, name: object, *_: object) -> None:
         text = name.decode("latin1") if isinstance(name, bytes) else name
         if not isinstance(text, str) or text.lstrip("|<=") not in _DTYPES:
-            raise pickle.UnpicklingError(f"an array of {text!r} is not admitted, only integers")
+            raise pickle.UnpicklingError(f"an array of {text!r} is not allowed, only integers")
         self.dtype = np.dtype(text.lstrip("|="))
 
     def __setstate__(self, state: tuple[object, ...]) -> None:
         if state[1] not in ("|", "<", b"|", b"<"):
-            raise pickle.UnpicklingError(f"byte order {state[1]!r} is not admitted")
+            raise pickle.UnpicklingError(f"byte order {state[1]!r} is not allowed")
 
 
 class _Array:
-    """Made empty, as by numpy's ``_reconstruct``; ``__setstate__`` brings the content."""
+    """Created empty, as by numpy's ``_reconstruct``; ``__setstate__`` fills it."""
 
     array: NDArray[Any]
 
@@ -52,7 +52,7 @@ def _from_buffer(content: Any, dtype: _Dtype, shape: tuple[int, ...], order: str
 def _encode(text: str, encoding: str = "latin1") -> bytes:
     # bytes in the old protocols; another codec would be imported
     if encoding != "latin1":
-        raise pickle.UnpicklingError(f"encoding {encoding!r} is not admitted")
+        raise pickle.UnpicklingError(f"encoding {encoding!r} is not allowed")
     return text.encode("latin1")
 
 
@@ -73,7 +73,7 @@ class _Unpickler(pickle.Unpickler):
             return _ADMITTED[module, name]
         except KeyError:
             raise pickle.UnpicklingError(
-                f"it asks for {module}.{name}; only arrays and plain values are admitted"
+                f"it would import {module}.{name}; only arrays and plain values are allowed"
             ) from None
 
 
@@ -94,7 +94,7 @@ def read(path: Path) -> dict[str, Any]:
     except Exception as error:  # a damaged pickle raises anything at all
         reason = str(error) or type(error).__name__
         size = path.stat().st_size if path.is_file() else 0
-        raise ValueError(f"{path} ({size} bytes) is no CIFAR pickle file: {reason}") from error
+        raise ValueError(f"{path} ({size} bytes) is not a CIFAR pickle file: {reason}") from error
 
 
 def _plain(value: Any) -> Any:
@@ -106,4 +106,4 @@ def _plain(value: Any) -> Any:
         return {_plain(key): _plain(item) for key, item in value.items()}
     if isinstance(value, bytes | str | int):
         return value
-    raise pickle.UnpicklingError(f"it holds a {type(value).__name__}, which is not admitted")
+    raise pickle.UnpicklingError(f"it holds a {type(value).__name__}, which is not allowed")

@@ -1,4 +1,4 @@
-"""The processes that load images: what they ignore, and how they end."""
+"""The processes that load images: the signals that they ignore, and how they end."""
 
 import multiprocessing
 import signal

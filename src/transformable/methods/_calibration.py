@@ -1,4 +1,4 @@
-"""Judging a pruned network before it is trained: a sample of images, calibrated batch norms."""
+"""Evaluate a pruned network before it is trained, with recalibrated batch norms."""
 
 from torch import nn
 
@@ -10,8 +10,8 @@ __all__ = ["CalibratedEvaluator"]
 
 
 class CalibratedEvaluator:
-    """Judges pruned networks before they are trained: recalibrates their batch norms on a sample of
-    the training images, and evaluates them on a sample of the held-out ones."""
+    """Evaluates pruned networks before they are trained: recalibrates their batch norms on a sample
+    of the training images, and tests them on a sample of the held-out ones."""
 
     def __init__(self, context: Context, *, calibration: int, held_out: int) -> None:
         self._session = context.session

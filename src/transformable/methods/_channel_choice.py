@@ -64,7 +64,7 @@ def same_ratio(
     def narrower(name: str, widths: dict[str, int]) -> dict[str, int]:
         return {**widths, name: max(1, widths[name] - 1)}
 
-    # layers of one size change all at the same ratio: single ones lead into the band between
+    # layers of one size all change at the same ratio: narrowing single ones fills the gaps
     reductions = [partial(narrower, name) for name in sizes]
     return _solve(space, budget, shape_of, widths, RATIOS, lambda _: reductions)
 

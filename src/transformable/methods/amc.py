@@ -7,8 +7,8 @@ result is the best episode.
 
 Differences from the paper: layers that are added to each other lose the same channels and share one
 action. Actions are bounded from below as well, since the cost has to be inside a band. Before a
-pruned network is judged, its batch norms are recalibrated on training images, because otherwise its
-accuracy is often that of chance; the authors' code reconstructs the weights by least squares
+pruned network is evaluated, its batch norms are recalibrated on training images, because otherwise
+its accuracy is often that of chance; the authors' code reconstructs the weights by least squares
 instead. There are 60 episodes, not 400, and the cost that the agent sees is in the metric of the
 budget.
 """

@@ -1,19 +1,19 @@
 """AutoSlim: Towards One-Shot Architecture Search for Channel Numbers. Yu, Huang. arXiv 2019.
 
 A slimmable network is trained by the sandwich rule: at each step the largest network learns from
-the labels, and the smallest and two random ones, which share its weights, from its answers. Then
-the layer whose narrowing hurts least is narrowed, again and again, until the budget holds; before a
-network is judged, its batch norms are recalibrated.
+the labels, and the smallest and two random ones, which share its weights, from its outputs. Then
+the layer whose narrowing hurts least is narrowed, repeatedly, until the budget holds; before a
+network is evaluated, its batch norms are recalibrated.
 
 Differences from the paper: the network is already trained, so narrow layers keep the most important
 channels, ranked once at the start, not the first ones. Widths are the candidates of the space up to
 full width, not 0.15 to 1.5 times. The four losses of a step are averaged, not added, so that the
 learning rate of plain training fits. Layers that are added to each other are narrowed together. In
-networks of more than a dozen groups several are narrowed before all are judged again, which would
-otherwise take longer than the training. Where every step jumps over the band, the last one goes by
-single channels. The small network keeps its weights in the slimmable one, and is not trained again
-from scratch. The networks of a step count each: with the passes of a search, of which judging takes
-half at most, a quarter as many epochs are trained as by methods that train one network.
+networks of more than a dozen groups several are narrowed before all are evaluated again, which
+would otherwise take longer than the training. Where every step jumps over the band, the last one
+drops single channels. The small network keeps its weights in the slimmable one, and is not trained
+again from scratch. Each of the four networks of a step counts: with the passes of a search, of
+which evaluation takes half at most, a quarter as many epochs are trained as by other methods.
 """
 
 import copy
@@ -42,11 +42,11 @@ from .interface import Context, MethodResult
 __all__ = ["autoslim", "narrow_greedily", "sandwich", "slim_forward"]
 
 RANDOM = 2  # random networks per step
-JUDGED = 500  # held-out images that a network is judged by, at most
+JUDGED = 500  # held-out images that a network is evaluated on, at most
 RECALIBRATED = 256  # training images that its batch norms are recalibrated on before, at most
 FEWEST = 16  # of both
-MARGIN = 1.25  # more networks may be judged than was expected
-GROUPS_PER_STEP = 12  # for each so many groups, one is narrowed before all are judged again
+MARGIN = 1.25  # more networks may be evaluated than was expected
+GROUPS_PER_STEP = 12  # one is narrowed for each dozen groups before all are evaluated again
 
 Score = Callable[[Shape], tuple[float, float]]
 """Returns the score and the loss of the network of a shape."""
@@ -91,7 +91,7 @@ def autoslim(model: nn.Module, space: Space, budget: Budget, context: Context) -
 def _plan_judging(
     groups: ChannelGroups, budget: Budget, scores: Scores, context: Context
 ) -> tuple[tuple[int, int], float]:
-    """How many images a network is recalibrated and judged on, so that judging takes half of the
+    """How many images a network is recalibrated and evaluated on, so that this takes half of the
     passes of a search at most, and the passes that it may take."""
     judged = 0
 
@@ -111,7 +111,7 @@ def _plan_judging(
 
 
 def _least_share(shape: Shape, space: Space) -> float:
-    """The share of its channels that the layer keeps which has lost most."""
+    """The smallest share of its channels that a layer keeps."""
     return min(width / space.full.widths[name] for name, width in shape.widths.items())
 
 

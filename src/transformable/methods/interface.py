@@ -1,4 +1,4 @@
-"""The interface of all methods: what they are given and what they return."""
+"""The interface of all methods: their arguments and results."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,7 +38,7 @@ class MethodResult:
     """Further results of the method, as JSON values."""
     passes: float = 0.0
     """Passes over the training images, forward and backward, that the method has spent, whichever
-    network they went through; one that is forward only counts a third. The answers of the unpruned
+    network they went through; one that is forward only counts a third. The outputs of the unpruned
     network in distillation are not counted: they are the same for all."""
     epochs_before: float = 0.0
     """Epochs of the network's training that the method has done already."""
@@ -58,7 +58,7 @@ class Context:
     """
 
     dataset: Dataset
-    """The training images, and those that a method may judge by."""
+    """The training images, and those that a method may evaluate networks on."""
     searching: Searching
     """How long, and with which settings, a method may train."""
     session: Session = field(default_factory=Session)
@@ -96,12 +96,12 @@ class Context:
         )
 
     def forward_passes(self, images: float) -> float:
-        """The passes that count for images that only went forward through a network."""
+        """The passes to count for images that only went forward through a network."""
         return images / len(self.dataset.train) / 3
 
     def shortened(self, epochs: float) -> Self:
-        """The same context for a training of so many epochs: if that is not a whole number, of the
-        next one, with a part of the images."""
+        """The same context for a training of this many epochs: if that is not a whole number, of
+        the next one, with a part of the images."""
         whole, train = ceil(epochs), self.dataset.train
         if epochs < whole:
             part = stratified(train.labels, epochs / whole, self.session.seed)[1]

@@ -48,12 +48,12 @@ CHEAP = 0.2
 """Nor do convolutions that cost less than this share of the mean, such as the projections of
 shortcuts: they save little, and a closed gate there would lose the whole stream."""
 IMAGES, SHARE = 1000, 0.05
-"""Training images that the thresholds are set by, and the share of all that they are at most: they
-are looked at after each epoch, which counts."""
+"""Number of training images that the thresholds are set by, and their largest share of all: their
+forward passes after each epoch count as passes."""
 BATCH = 250
 PIXELS, FEWEST = 1000 * 32 * 32, 64
-"""A threshold is set by images of so many pixels together, but at least so many images, as far as
-there are."""
+"""A threshold is set by images of this many pixels together, and by at least this many images, as
+far as there are."""
 EPSILON = 1e-4  # distance of a threshold from the response that it separates
 TRIES = 20  # shares that are tried to meet the budget
 
@@ -210,7 +210,7 @@ def set_thresholds(
         total, each = response.numel(), gate.conv.weight.numel()
         wanted = min(max(0.0, share * total + owed / each), total)
         edge = response.flatten().kthvalue(max(1, total - round(wanted))).values
-        # beside the edge, because on it rounding would decide
+        # next to the edge, because on it rounding would decide
         sides = [(edge + side, int((response > edge + side).sum())) for side in (EPSILON, -EPSILON)]
         threshold, opened = min(sides, key=lambda side: abs(side[1] - wanted))
         gate.threshold.copy_(threshold)
@@ -235,7 +235,8 @@ def _batches(split: Split) -> Iterator[Tensor]:
 
 @contextmanager
 def _observed(network: nn.Module, observer: Callable[[GatedConv, Tensor], None]) -> Iterator[None]:
-    """Inside, the observer is called with the response of each gate, before its threshold."""
+    """Within the context, the observer is called with the response of each gate, before its
+    threshold."""
     hooks = [
         gate.norm.register_forward_hook(lambda _, __, response, gate=gate: observer(gate, response))
         for gate in _gates(network).values()
@@ -249,7 +250,7 @@ def _observed(network: nn.Module, observer: Callable[[GatedConv, Tensor], None])
 
 @contextmanager
 def _seen_images(network: nn.Module) -> Iterator[list[int]]:
-    """Inside, the sizes of the batches that go through the network are added to a list."""
+    """Within the context, the sizes of the batches that go through the network are recorded."""
     sizes: list[int] = []
     hook = network.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))
     try:

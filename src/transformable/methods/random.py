@@ -26,7 +26,7 @@ TRIES = 5_000  # samples of the space before a shape is derived from random prob
 
 def random(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:
     generator = torch.Generator().manual_seed(context.session.seed)
-    # all shapes together spend the passes of a search of so many epochs
+    # all shapes together spend the passes of one search
     share = context.searching.epochs / SHAPES
     tested = context.forward_passes(len(context.dataset.validation))
     trained = max(0.0, share - tested)

@@ -30,7 +30,7 @@ from .interface import Context, MethodResult, slimmed
 
 __all__ = ["Gates", "taylor"]
 
-MEMORY = 0.1  # weight of the squares from before gates were closed in the sums afterwards
+MEMORY = 0.1  # factor on the sums of squares each time that gates are closed
 
 
 def taylor(model: nn.Module, space: Space, budget: Budget, context: Context) -> MethodResult:

@@ -6,9 +6,9 @@ the last, in small steps until the budget holds. ``torch-pruning-sparse``: befor
 is trained with the penalty of its group norm pruner, which makes weak groups weaker, and the L2
 norm decides.
 
-Differences from the README: the budget is counted as everywhere in this package, and looked at
-after each group of a step, not only after each step, so that the cost comes nearer to it. Layers
-that the space leaves alone are not pruned.
+Differences from the README: the budget is counted as everywhere in this package, and checked after
+each group of a step, not only after each step, so that the cost comes nearer to it. Layers that may
+not change are not pruned.
 """
 
 import copy
@@ -86,7 +86,7 @@ def make_pruner(net: nn.Module, space: Space, *, norm: int, sparse: bool = False
 
 
 def _fixed_layers(net: nn.Module, space: Space) -> list[nn.Module]:
-    """The layers whose outputs stay: the last one, and those that the space leaves alone."""
+    """The layers whose outputs stay: the last one, and those that may not change."""
     channels = ChannelGroups(space).channels
     free = {layer.name for layer in space.layers if any(channels[layer.outputs])}
     kinds = nn.modules.conv._ConvNd, nn.Linear
@@ -145,13 +145,13 @@ def _check_same(
     with torch.no_grad():
         theirs, ours = (net.eval()(images) for net in (pruned, small))
     if not torch.allclose(theirs, ours, rtol=1e-3, atol=1e-4):
-        raise RuntimeError("what is left is no part of the unpruned network")
+        raise RuntimeError("what is left is not part of the unpruned network")
 
 
 @contextmanager
 def _penalised(pruner: Any, net: nn.Module) -> Iterator[None]:
-    """Inside, the pruner adds its penalty to the gradients of the network before each step of an
-    optimizer, where its README has it."""
+    """Within the context, the pruner adds its penalty to the gradients of the network before each
+    step of an optimizer, as in its README."""
     pruner.update_regularizer()
     hook = register_optimizer_step_pre_hook(lambda *_: pruner.regularize(net))
     try:
@@ -162,7 +162,7 @@ def _penalised(pruner: Any, net: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _plain_errors() -> Iterator[None]:
-    """Whatever Torch-Pruning meets in a network that it cannot read becomes a line for the user."""
+    """Turn any exception of Torch-Pruning about a network into a ValueError of one line."""
     try:
         yield
     except ValueError:

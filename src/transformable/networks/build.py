@@ -36,6 +36,6 @@ def build_network(spec: str, *, num_classes: int, in_channels: int) -> nn.Module
         raise ValueError(f"model {spec!r} failed: {first_line(error)}") from error
     if not isinstance(model, nn.Module):
         raise ValueError(
-            f"model {spec!r} gave {type(model).__name__}; it must return a torch.nn.Module"
+            f"model {spec!r} returned {type(model).__name__}; it must return a torch.nn.Module"
         )
     return model

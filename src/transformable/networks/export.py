@@ -39,7 +39,7 @@ def export(
 ) -> dict[str, Any]:
     """Write ``model`` into a folder: safetensors with its shape, torch.export and ONNX.
 
-    Each file is read back and must give the logits of the network on ``images``. The last two run
+    Each file is read back and must reproduce the network's logits on ``images``. The last two run
     without this package; ``left_out`` of the result says why a format could not be written.
     """
     images = images[:MAX_IMAGES].cpu()
@@ -71,7 +71,7 @@ def comparison_images(dataset: Dataset) -> Tensor:
 
 
 def check_agreement(path: Path, network: Network, images: Tensor, logits: Tensor) -> None:
-    """Remove the file, with a ValueError, if ``network``, read from it, gives other logits.
+    """Remove the file and raise a ValueError if ``network``, read from it, has other logits.
 
     Compared on all images at once and on the first alone. The tolerance is relative to the largest
     logit; top-1 must be the same except where the two largest logits are that close. Outputs of
@@ -102,7 +102,7 @@ def _prepare_folder(folder: Path) -> None:
         raise ValueError(f"folder {folder} holds other files; choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
     remove_leftovers(folder)
-    # the blueprint stays until it is replaced: by it the folder is known
+    # the blueprint stays until it is replaced: it marks the folder as an earlier export
     for name in (*FILES, "shape.json"):
         (folder / name).unlink(missing_ok=True)
 

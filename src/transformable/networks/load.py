@@ -22,8 +22,8 @@ def load(folder: str | Path, model: nn.Module | None = None, *, trust: bool = Fa
 
     That is the small network of a run of ``tas prune`` or ``tas distill``, and the network of a run
     of ``tas train``. Nothing in the folder is run as code. If the run was made from a network of
-    your own, give that network, unpruned, as ``model``; it is not changed. Or say ``trust=True``
-    for a folder whose maker you trust: the Python file that it names is run or, if there is none,
+    your own, give that network, unpruned, as ``model``; it is not changed. Or use ``trust=True``
+    for a folder whose author you trust: the Python file that it names is run or, if there is none,
     the exported program is loaded, which can be evaluated but not trained.
     """
     folder = network_folder(Path(folder))
@@ -106,4 +106,4 @@ def network_folder(folder: Path) -> Path:
     if trials:
         names = ", ".join(str(path.parents[1]) for path in sorted(trials))
         raise ValueError(f"{folder} holds several networks; choose one of them: {names}")
-    raise ValueError(f"run {folder} is not finished; run its command again to go on")
+    raise ValueError(f"run {folder} is not finished; run its command again to continue")

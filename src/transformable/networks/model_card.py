@@ -49,7 +49,7 @@ def _searched_sizes(summary: dict[str, Any]) -> str | None:
 
 
 def _escaped(value: Any) -> Any:
-    """A text that is neither HTML nor another line or cell of a table: names come from files.
+    """A text without HTML, line breaks and table separators: names come from files.
 
     >>> _escaped("<b>a|b\\nc"), _escaped(3)
     ('&lt;b>a\\\\|b c', 3)

@@ -31,7 +31,7 @@ def is_package_spec(spec: str) -> bool:
 
 
 def build_from_package(spec: str, *, num_classes: int, in_channels: int) -> nn.Module:
-    """The network of ``timm:NAME`` or ``torchvision:NAME``, with a head for so many classes."""
+    """The network of ``timm:NAME`` or ``torchvision:NAME``, with a head for ``num_classes``."""
     package, name = _find(spec)
     file = _cached_weights(package, name)
     try:
@@ -54,7 +54,7 @@ def first_weights(spec: str) -> str:
     torchvision = f"torchvision.models.get_model({name!r}, weights='DEFAULT')"
     return (
         f"{spec} starts from new weights: its pretrained ones are not in the cache; "
-        f"{timm if package.__name__ == 'timm' else torchvision} would fetch them"
+        f"{timm if package.__name__ == 'timm' else torchvision} would download them"
     )
 
 
@@ -106,7 +106,7 @@ def _build_torchvision(
     given: dict[str, Any] = {"weights": None, "num_classes": num_classes}
     model: nn.Module = package.models.get_model(name, **given)
     if getattr(model, "aux_logits", False):
-        # a second head, whose answers only training gives
+        # an auxiliary head, whose outputs exist in training mode only
         model = package.models.get_model(name, **given, aux_logits=False)
     if in_channels != 3:
         _set_input_channels(model, in_channels)

@@ -1,4 +1,4 @@
-"""How fast networks are on this machine, timed in alternation so that a disturbance hits all."""
+"""How fast networks are on this machine, timed alternately so that a disturbance affects all."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -98,8 +98,8 @@ def describe_speedup(rows: list[dict[str, Any]]) -> str:
     if places["about as fast"] or places["slower"]:
         sentences.append(
             "Fewer MACs need not take less time: "
-            "a small layer can take longer to call than to compute, and a narrow, odd width can "
-            "fill the processor worse than the full one (widths in multiples of 8, --divisor 8, "
-            "may help)."
+            "calling a small layer can take longer than computing it, and an odd width can use the "
+            "processor less well than the full one (widths in multiples of 8, --divisor 8, may "
+            "help)."
         )
     return " ".join(sentences)

@@ -32,11 +32,11 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     """The state dict in a .safetensors file or in a torch file.
 
     Checksums are compared where the file has them: a .safetensors file of this package does, and so
-    do all torch files but those of before torch 1.6.
+    do all torch files except those from before torch 1.6.
     """
     path = Path(path)
     if not path.is_file():
-        raise ValueError(f"weights file {path} is not there")
+        raise ValueError(f"weights file {path} does not exist")
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
     _check_records(path)
@@ -97,7 +97,7 @@ def _renamed(name: str) -> str:
 
 
 def _last_layer(model: nn.Module) -> str | None:
-    """The name of the layer that gives the answers: the last with weights that is no norm."""
+    """The name of the output layer: the last with weights that is not a norm."""
     layers = [name for name, m in model.named_modules() if isinstance(m, (nn.Linear, nn.Conv2d))]
     return layers[-1] if layers else None
 

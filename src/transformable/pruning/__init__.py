@@ -1,1 +1,1 @@
-"""The whole job: teacher, method, student, and what was measured."""
+"""The whole job: teacher, method, student, measurements."""

@@ -69,7 +69,7 @@ def conclude(
 def _onnx_files(
     teacher: nn.Module, blueprint: Blueprint, exported: dict[str, Any], scratch: Path
 ) -> dict[str, Path]:
-    """Both networks as ONNX files to be timed, if the small one could be written as one."""
+    """Both networks as ONNX files to be timed, if the small one could be exported to ONNX."""
     if "model.onnx" not in exported.get("files", {}):
         return {}
     before = scratch / "before.onnx"

@@ -1,4 +1,4 @@
-"""A pruning job: what goes in, and the checks before anything is computed."""
+"""A pruning job: its inputs, and the checks before anything is computed."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,10 +39,10 @@ class PruningJob:
     method: Method
     method_name: str
     training: Training
-    """Of the unpruned network."""
+    """The training of the unpruned network."""
     searching: Searching
     distilling: Distilling
-    """Of the small network."""
+    """The training of the small network."""
     blueprint: Blueprint
     source: Mapping[str, Any] = field(default_factory=dict)
     """Where the network and the images come from, as plain values: model, data, seed and so on."""
@@ -121,4 +121,4 @@ class PruningJob:
             ),
         ):
             check_steps(split, settings.batch_size, world)
-            self.dataset.task.objective(settings.label_smoothing)  # refused for tasks of one's own
+            self.dataset.task.objective(settings.label_smoothing)  # a user's own task refuses it

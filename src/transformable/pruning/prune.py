@@ -47,7 +47,7 @@ OTHER = {
     "data": ("the images or labels are not those", "give the same data"),
     "space": ("the candidate sizes are not those", "give the same space"),
 }
-"""What is said where a part of ``_digests`` is another one."""
+"""The message and the fix where a part of ``_digests`` differs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,15 +110,15 @@ def prune(
 
     ``data`` is a dataset of ``tas.data``, its name, or torch datasets, as ``from_datasets`` takes
     them: one, or a pair (train, test). Targets are classes, unless there are two functions of the
-    model and a batch (images, targets): ``objective`` calls the model once and gives the loss, a
-    number; ``score``, where higher is better, gives the mean of the batch, or a number for each
+    model and a batch (images, targets): ``objective`` calls the model once and returns the loss, a
+    number; ``score``, where higher is better, returns the mean of the batch, or a number for each
     image.
 
     With the metric latency, ``budget`` is a time ("3ms") or a fraction of what the unpruned network
     takes on this machine: in PyTorch, for one image, with one thread, unless a ``latency`` is given
     that was measured otherwise (``timing.table_file.find_latency``).
 
-    Say ``trained=True`` if the model is trained already. The settings of the three trainings (the
+    Use ``trained=True`` if the model is trained already. The settings of the three trainings (the
     unpruned network, the search, the small network) are those of the preset quick unless given.
     ``method`` is a name, path.py:function, or a function. With a folder ``out``, everything is kept
     there, with an export and a report, and the same call continues where an interrupted one
@@ -199,7 +199,7 @@ def prune(
 
 
 def _check_folder(out: Path, settings: Mapping[str, Any]) -> None:
-    """Refuse the folder of another job, in words for those who call from Python."""
+    """Refuse the folder of another job, in words for callers from Python."""
     if not (out / SETTINGS).is_file():
         return
     there = read_settings(out)

@@ -1,4 +1,4 @@
-"""The numbers of a finished job: the pruned network beside the one that it came from."""
+"""The numbers of a finished job: the pruned network compared with the unpruned one."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -47,7 +47,7 @@ def job_result(
         sides["after"] |= {"macs": scores["after"]["cost"], "params": count}
     latency = job.budget.latency
     if latency is not None and timed is not None:
-        # the promise is of these conditions, and of the small network beside the unpruned one
+        # the budget holds under these conditions, for the small network relative to the unpruned
         for name, promised in (("before", latency.full / 1e6), ("after", timed["ms"])):
             sides[name] |= {"latency": promised, "latency_ms": timed[name]["median_ms"]}
     return {

@@ -32,7 +32,7 @@ from ..training.step_size import how_chosen, with_learning_rate
 from ..training.train import minimise, preserve_random_state
 from .job import PruningJob
 
-RECALIBRATED = 2048  # training images that set the statistics of a network that was cut
+RECALIBRATED = 2048  # training images that set the batch norm statistics of a pruned network
 TEACHER = TrainingName(what="the training of the unpruned network", section="train.")
 SEARCH = TrainingName(what="the search", section="search.")
 STUDENT = TrainingName(what="the training of the small network", section="student.")
@@ -42,7 +42,7 @@ __all__ = ["apply_method", "blueprint_of", "train_student", "train_teacher"]
 
 
 def train_teacher(job: PruningJob, session: Session, *, wait: bool = False) -> dict[str, Any]:
-    """Train the unpruned network, or test it if it is trained; its weights are then in the model.
+    """Train the unpruned network, or test it if it is trained; the weights are in ``job.model``.
 
     Returns its scores. A teacher that another process is training is refused, or waited for.
     """
@@ -160,7 +160,7 @@ def _timed_method(job: PruningJob, session: Session) -> tuple[MethodResult, floa
 
 def _settled(job: PruningJob, budget: Budget, context: Context) -> MethodResult:
     """The result of the method; if the budget is a latency, the network is measured, and the method
-    is asked again where that is outside of the band."""
+    is called again where that is outside the band."""
     found: dict[str, MethodResult] = {}
 
     def find(budget: Budget) -> Shape:
@@ -189,7 +189,7 @@ def _shared_search(job: PruningJob, budget: Budget, context: Context) -> Iterato
 
 
 def _recalibrate(network: nn.Module, context: Context) -> None:
-    """Give the batch norms of a network whose channels were cut the statistics that it has now."""
+    """Recompute the batch norm statistics of a network whose channels were dropped."""
     session = context.session
     size = min(BATCH, context.searching.images_at_once)  # photos are large
     sample = whole_batches(context.dataset.train, RECALIBRATED, session.seed, size)
@@ -206,7 +206,8 @@ def train_student(
     inherits = "init" in job.distilling.transfer
     before = found.epochs_before if inherits else 0.0
     if before and job.passes is not None:
-        # what was spent without learning is not trained again, so that all passes are as asked for
+        # the fraction of a pass spent without learning is cut from the training, so that the total
+        # is exactly the given number of passes
         before += (found.passes - before) % 1
     settings = replace(job.distilling, epochs=job.student_epochs(found.passes, before))
     sized = job.model if inherits else None

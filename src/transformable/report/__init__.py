@@ -16,8 +16,8 @@ __all__ = ["write_comparison", "write_report"]
 def write_report(folder: Path) -> Path:
     """Write ``report.html`` and ``summary.md`` into the folder of a finished run of any method.
 
-    The folder is that of ``tas prune`` or of a trial of a comparison; the same folder gives the
-    same bytes. Returns the path of the page.
+    The folder is that of ``tas prune`` or of a trial of a comparison; the files depend on it alone,
+    byte for byte. Returns the path of the page.
 
     >>> write_report(Path("nowhere"))
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""Whether an accuracy says that anything was learnt at all."""
+"""Whether an accuracy shows that anything was learnt at all."""
 
 import math
 from collections.abc import Mapping

@@ -79,7 +79,7 @@ def _heat_map(facts: RunFacts, name: str, columns: Sequence[Mapping[str, Any]]) 
 
 
 def opacity(thousandths: int) -> str:
-    """The opacity of a cell: the root, so that small probabilities can be told from none.
+    """The opacity of a cell: the square root, so that small probabilities differ from zero.
 
     >>> opacity(0), opacity(250), opacity(1000)
     ('0', '0.5', '1')

@@ -8,8 +8,8 @@ from typing import Any
 __all__ = ["Difference", "paired_difference"]
 
 Difference = dict[str, Any]
-"""``points`` of accuracy, the mean over the ``n`` seeds that both have; ``standard_error``, None if
-that is one; ``clear``: whether it is beyond two of these."""
+"""``points`` of accuracy, the mean over the ``n`` common seeds; its ``standard_error``, None if n
+is 1; ``clear``: whether the mean is beyond two standard errors."""
 
 CLEAR = 2.0  # standard errors
 

@@ -66,7 +66,7 @@ class Layer:
 
 @dataclass(frozen=True, kw_only=True)
 class RunFacts:
-    """All that a report tells of a run."""
+    """Everything that a report shows of a run."""
 
     model: str
     data: str
@@ -87,7 +87,7 @@ class RunFacts:
     """What the score is called: accuracy, or score if the task is not to classify."""
     classes: int | None
     remarks: Sequence[str]
-    """What the numbers do not say by themselves."""
+    """Remarks that the numbers alone do not show."""
     own_search: bool
     """Whether the search was for this budget alone."""
     before: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Whether a search has preferred some sizes to others at all, and sizes that meet the budget."""
+"""Whether a search preferred some sizes to others at all, and whether those meet the budget."""
 
 __all__ = ["search_remark"]
 
@@ -27,14 +27,14 @@ def search_remark(
     if discrepancy is not None and discrepancy < DISCREPANCY:
         return (
             "The search was undecided: on average the most probable size is only "
-            f"{discrepancy:.2g} more probable than the second. The shape is little more than one "
-            "that meets the budget; search for more epochs, or with a larger arch_lr."
+            f"{discrepancy:.2g} more probable than the second. The shape is hardly better than any "
+            "other that meets the budget; search for more epochs, or with a larger arch_lr."
         )
     costs = [cost for cost in (derived, expected) if cost is not None]
     if band and len(costs) == 2 and not any(band[0] <= cost <= band[1] for cost in costs):
         return (
             "The search ended outside the band: neither its most probable sizes nor the expected "
-            "cost were inside. The shape is another than the search preferred; search for more "
+            "cost were inside. The shape is not the one that the search preferred; search for more "
             "epochs, or with a larger lambda_cost."
         )
     return ""

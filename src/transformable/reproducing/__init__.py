@@ -1,1 +1,1 @@
-"""The paper's tables and its figure 4: the runs that they need, and ours beside the paper's."""
+"""The paper's tables and its figure 4: the runs they need, and our figures beside the paper's."""

@@ -29,11 +29,11 @@ class Pace:
     """How fast the unpruned network learns here."""
 
     macs: int
-    """Of one image."""
+    """MACs of one image."""
     images: int
-    """Of one epoch."""
+    """Images of one epoch."""
     seconds: float
-    """Of one image, forward and backward."""
+    """Seconds for one image, forward and backward."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class Work:
     runs: int
     done: int
     epochs: float
-    """Of one run, in epochs of the unpruned network: a network of half of its MACs counts half."""
+    """Length of a run, in epochs of the unpruned network: one of half its MACs counts half."""
     pace: Pace
 
     @property

@@ -1,5 +1,4 @@
-"""Figure 4: cost and discrepancy while four strategies search, without and with the pull of the
-cost.
+"""Figure 4: cost and discrepancy while four strategies search, without and with the cost penalty.
 
 {channel-wise interpolation, zero padding} x {Gumbel samples, plain softmax mixture}.
 """
@@ -37,7 +36,7 @@ COLOURS = dict(zip(NAMES, ("#0072b2", "#56b4e9", "#d55e00", "#e69f00"), strict=T
 
 @dataclass(frozen=True, kw_only=True)
 class Strategy:
-    """How sizes are made differentiable, and how strongly the cost pulls."""
+    """How sizes are made differentiable, and the weight of the cost penalty."""
 
     align: Align
     sampling: Sampling
@@ -57,13 +56,13 @@ class Strategy:
 
 
 def strategies(pulls: Sequence[float] = LAMBDAS) -> Iterator[Strategy]:
-    """All eight, those without the pull first."""
+    """All eight, those without the cost penalty first."""
     for pull, (align, sampling) in itertools.product(pulls, NAMES):
         yield Strategy(align=align, sampling=sampling, pull=pull)  # type: ignore[arg-type]
 
 
 def some(dataset: Dataset, count: int | None) -> Dataset:
-    """The dataset with so many of its training images."""
+    """The dataset with that many of its training images."""
     if count is None or count >= len(dataset.train):
         return dataset
     _, part = stratified(dataset.train.labels, count / len(dataset.train), 0)
@@ -77,7 +76,7 @@ def history_of(
     session: Session,
     budget: float = BUDGET,
 ) -> dict[str, Any]:
-    """Search, and tell of each epoch the cost, as a share of the full network, and discrepancy."""
+    """Search; for each epoch, the cost as a share of the full network and the discrepancy."""
     space = Space.trace(model, dataset.info.input_shape)
     full = macs(space, space.full)
     found = search(model, dataset, Budget.of(budget, space), settings, session, space=space)

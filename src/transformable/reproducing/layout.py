@@ -19,7 +19,7 @@ UNPRUNED = "unpruned"
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """What has come out so far."""
+    """The results so far."""
 
     rows: Mapping[Run, Sequence[Mapping[str, Any]]]
     """One row for each seed, as a comparison has them."""

@@ -1,4 +1,4 @@
-"""The lines of a table: what the paper prints, and the run that gives our figures beside it."""
+"""The lines of a table: what the paper prints, and the run that our figures come from."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ TAS = ("tas-depth", "tas-width", "tas")
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What a figure of ours comes from: runs of all seeds."""
+    """The runs, over all seeds, that a figure of ours comes from."""
 
     model: str
     data: str
@@ -51,7 +51,7 @@ class Section:
     model: str
     data: str
     dataset: str
-    """The paper's dataset of the figures that stand beside ours."""
+    """The paper's dataset whose figures are compared with ours."""
     lines: tuple[Line, ...]
 
 
@@ -63,7 +63,7 @@ def sections(
         dataset = _dataset(table, each)
         for model in networks or scale.networks[table]:
             rows = [row for row in paper_rows(table) if row.dataset == dataset]
-            # tables 1 and 2 have one network, beside whose figures any other is put
+            # tables 1 and 2 have one network: others are compared with its figures
             if table in ("table3", "table4"):
                 rows = [row for row in rows if row.network == model]
             make = {"table1": _transfers, "table2": _selects}.get(table, _methods)
@@ -73,7 +73,7 @@ def sections(
 
 
 def _dataset(table: str, data: str) -> str:
-    """The paper's dataset whose figures belong beside those of a dataset."""
+    """The paper's dataset that a dataset is compared with."""
     known = list(dict.fromkeys(row.dataset for row in paper_rows(table)))
     kind = data.partition(":")[0]
     return kind if kind in known else known[0]

@@ -52,8 +52,8 @@ def studies_of(
 ) -> list[Study]:
     """The studies of all sections together; what several of them need is there once.
 
-    ``teachers`` are networks and datasets that need a teacher besides. A study without ``select``
-    comes before those that take its teacher.
+    ``teachers`` are further networks and datasets that need a teacher. A study without ``select``
+    comes before those that use its teacher.
     """
     found: dict[tuple[str, str], dict[int | None, list[Run]]] = {}
     for model, data in teachers:

@@ -1,4 +1,4 @@
-"""How large a reproduction is: the paper to the letter, an evening on two cores, or a trial run."""
+"""How large a reproduction is: exactly the paper's, an evening on two cores, or a trial run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -29,14 +29,14 @@ class Scale:
     preset: Preset
     """The settings of the trainings and of the search."""
     epochs: tuple[int, int, int] | None = None
-    """Of an unpruned network, of a search and of a small network (None: those of the preset)."""
+    """Epochs of the unpruned network, the search and the small network (None: the preset's)."""
     residual: Residual
     tolerance: float
     """How far from the target the cost of a network may be, as a share of it."""
     networks: Mapping[str, tuple[str, ...]]
-    """Of each table, and of the figure."""
+    """The networks of each table, and of the figure."""
     data: Mapping[str, tuple[str, ...]]
-    """Of each table, and of the figure; none where only the user can say where the images are."""
+    """The datasets of each table, and of the figure; none where the user has to name one."""
     methods: tuple[str, ...]
     """Methods of tables 3 and 4 for which the paper has no figures there."""
     steps: int

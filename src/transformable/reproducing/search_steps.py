@@ -103,7 +103,7 @@ def _measure(
 
 
 def steps_table(measured: Sequence[Mapping[str, Any]]) -> Table:
-    """Ours beside the paper's hours and gigabytes, each also as a multiple of the first."""
+    """Our figures beside the paper's hours and gigabytes, each also as a multiple of the first."""
     columns = ["candidates", "paper: search", "paper: memory"]
     columns += ["ours: a step", "ours: processor time of a step", "ours: memory"]
     rows, batch = paper_rows("table2"), measured[0]["batch"]

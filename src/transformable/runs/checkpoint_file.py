@@ -57,7 +57,7 @@ def read_checkpoint(folder: Path) -> dict[str, Any] | None:
             # or the next file that is written would take the place of the only whole one
             os.replace(path, folder / CHECKPOINT)
             warnings.warn(
-                f"{damaged[0]}; the run goes on from the checkpoint before it", stacklevel=2
+                f"{damaged[0]}; the run continues from the checkpoint before it", stacklevel=2
             )
         return state
     if damaged:

@@ -1,4 +1,4 @@
-"""Doing a piece of work once: what a run folder has finished is not done again."""
+"""Do a piece of work once: what is finished in a run folder is not done again."""
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
@@ -19,11 +19,11 @@ def once(
     wait: bool = False,
     share: Callable[[Any], Any] = lambda result: result,
 ) -> dict[str, Any]:
-    """The result in a run folder, or, if there is none yet, that of the work, which is kept there.
+    """The result in a run folder, or, if there is none yet, that of the work, which is saved there.
 
-    Without a folder nothing is kept. Where several processes do the work together, only the first
-    has a folder, and ``share`` sends what it found there to the others. A folder that another
-    process has open is refused, or waited for.
+    Without a folder nothing is saved. Where several processes do the work together, only the first
+    has a folder, and ``share`` sends its content to the others. A folder that another process has
+    open is refused, or waited for.
     """
     with (
         nullcontext()

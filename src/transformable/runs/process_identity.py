@@ -11,7 +11,7 @@ __all__ = ["ProcessIdentity", "start_of", "this_process"]
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessIdentity:
-    """A process, told from a later one with the same number by when it was started.
+    """A process, distinguished from a later one with the same id by its start time.
 
     >>> this_process().is_alive()
     True
@@ -35,7 +35,7 @@ def this_process() -> ProcessIdentity:
 
 
 def start_of(pid: int) -> str:
-    """When a process was started, in the words of the system; "" if there is none."""
+    """When a process was started, as the system writes it; "" if there is no such process."""
     if not Path("/proc/self/stat").exists():  # macOS
         command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
         state, _, start = subprocess.run(
@@ -48,5 +48,5 @@ def start_of(pid: int) -> str:
         return ""
     # the fields after the name, which may itself have spaces and parentheses
     fields = stat.rpartition(")")[2].split()
-    # one that was killed is a zombie until its parent has looked at it
+    # a killed process is a zombie until its parent has waited for it
     return "" if fields[0] in "ZX" else fields[19]

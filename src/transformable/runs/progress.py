@@ -7,8 +7,8 @@ class Progress:
     """A loop reports here what it is doing and how many of its steps are done; nothing is shown."""
 
     def start(self, what: str, total: int, done: int) -> None:
-        """A piece of work begins, or goes on after some of its steps; ``total`` is 0 where they are
-        not counted."""
+        """A piece of work begins, or continues after some of its steps; ``total`` is 0 where they
+        are not counted."""
 
     def advance(self, done: int) -> None:
         """So many steps are done."""
@@ -18,7 +18,7 @@ class Progress:
 
 
 class Titled(Progress):
-    """Reports one part of a job, with the title of that part in front."""
+    """Reports one part of a job, with its title as a prefix."""
 
     def __init__(self, title: str, progress: Progress) -> None:
         self._title, self._progress = title, progress

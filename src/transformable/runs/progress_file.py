@@ -39,7 +39,7 @@ class ProgressRecord:
     """Of a comparison: the "state" of each trial and the "reason" if it failed, as far as this
     process knows."""
     ended: End = ""
-    """How the process left the work; empty while it is at it, and for ever if it was killed."""
+    """How the process left the work; empty while it works, and for ever if it was killed."""
     reason: str = ""
     """Why it failed."""
     process: ProcessIdentity = field(default_factory=this_process)
@@ -61,13 +61,13 @@ class ProgressRecord:
             ) from None
 
     def write(self, folder: Path) -> None:
-        """Put the record into a run folder, if that is possible: no run ends for want of it."""
+        """Write the record into a run folder, if that is possible: no run fails without it."""
         with suppress(OSError):
             write_whole(folder / FILE, json.dumps(asdict(self)) + "\n")
 
     @property
     def rate(self) -> float | None:
-        """Steps a second, in the mean since this process began with the stage."""
+        """Mean steps per second since this process began with the stage."""
         done = self.done - self.first
         return done / self.seconds if done > 0 and self.seconds > 0 else None
 
@@ -146,6 +146,6 @@ def end_recorded(folder: Path) -> Iterator[None]:
 def _record_end(folder: Path, ended: End, reason: str = "") -> None:
     with suppress(ValueError):
         record = ProgressRecord.read(folder)
-        # another process may be at it by now, or nothing was begun
+        # another process may have taken over, or nothing was begun
         if record is not None and record.process == this_process():
             replace(record, ended=ended, reason=reason, written=time.time()).write(folder)

@@ -151,7 +151,7 @@ class Run:
         except OSError as error:
             raise ValueError(
                 f"cannot write {self.folder / CHECKPOINT}: {error.strerror}; the checkpoint before "
-                "it is whole: when there is room, run the same command again to go on"
+                "it is whole: when there is room, run the same command again to continue"
             ) from error
 
     def save_metrics(self, rows: list[dict[str, Any]]) -> None:
@@ -265,8 +265,8 @@ def _series(version: str) -> list[str]:
 
 
 def other_inputs(folder: Path, inputs: Mapping[str, str]) -> list[str]:
-    """Those of the inputs that have another fingerprint than those of the run in a folder; one that
-    is empty, or that the run has not, is not known."""
+    """The inputs whose fingerprint differs from that of the run in a folder; one that is empty, or
+    that the run lacks, is not compared."""
     there = _inputs(folder)
     return [name for name, value in inputs.items() if value and there.get(name, value) != value]
 
@@ -292,7 +292,7 @@ def first_difference(
     for name in {**there, **here}:
         before, now = there.get(name, "not given"), here.get(name, "not given")
         if name == "data" and _without_folder(before) == _without_folder(now):
-            continue  # the images may have moved: their fingerprint tells them from others
+            continue  # the images may have moved: their fingerprint identifies them
         if name not in may_differ and before != now:
             return f"{name} is {before} there and {now} here"
     return None

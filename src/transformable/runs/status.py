@@ -1,4 +1,4 @@
-"""What a run folder says of its work, to somebody who only looks: nothing is locked or written."""
+"""The state of a run folder, read only: nothing is locked or written."""
 
 import csv
 import time
@@ -11,7 +11,7 @@ from .run_folder import read_json, read_settings
 __all__ = ["run_status"]
 
 SCORES = ("accuracy", "top5", "score", "macs", "params")
-"""Numbers of result.json that say what came out."""
+"""The numbers of result.json that are shown."""
 
 
 def run_status(folder: Path) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def run_status(folder: Path) -> dict[str, Any]:
 
 def _state(folder: Path, record: ProgressRecord | None) -> str:
     """One of: not started, running, finished, interrupted, failed, dead (the process is gone, and
-    has not said why), elsewhere (it was last heard of on another machine)."""
+    left no reason), elsewhere (its last record is from another machine)."""
     alive = record is not None and not record.ended and record.process.is_alive()
     if alive:  # a comparison with a result may have been given more to do
         return "running"

@@ -1,1 +1,1 @@
-"""The sizes: the alternating step, the pull to the budget, and the shape that is derived."""
+"""The sizes: the search step, the cost penalty, and the shape that is derived."""

@@ -59,8 +59,8 @@ def is_possible(space: Space, budget: Budget) -> bool:
 def _near_target(space: Space, budget: Budget) -> Iterator[Shape]:
     """Shapes near the target, by bisection on paths from the smallest to the largest shape.
 
-    A path takes one layer or stage at a time to its next candidate: on the first path all in turn,
-    on the others in random order.
+    A path takes one layer or stage at a time to its next candidate: on the first path all grow
+    evenly, on the others in random order.
     """
     steps = sorted(
         (i / len(c), name) for name, c in space.candidates.items() for i in range(1, len(c))
@@ -83,19 +83,19 @@ def _near_target(space: Space, budget: Budget) -> Iterator[Shape]:
 
 def _nearest_cost(uniform: Probabilities, space: Space, budget: Budget) -> str:
     """A cost that is possible, found in wider and wider bands, as the end of a message; empty if
-    the solver does not know."""
+    the solver gives up."""
     known = True
     for times in (2, 4, 8, 16):
         low, high = (budget.value + times * (e - budget.value) for e in (budget.low, budget.high))
         try:
             wide = replace(budget, low=int(low), high=int(high))
             cost = derive(uniform, space, wide).cost
-            return f"; one with {describe_cost(budget.metric, cost)} is near"
+            return f"; a shape with {describe_cost(budget.metric, cost)} is near"
         except GaveUpError:
             known = False
         except BandError:
             continue
-    return "; none is near" if known else ""
+    return "; no shape is near" if known else ""
 
 
 def derive(probabilities: Probabilities, space: Space, budget: Budget) -> Derived:
@@ -130,8 +130,8 @@ def derive(probabilities: Probabilities, space: Space, budget: Budget) -> Derive
 
 
 def settled_shape(probabilities: Probabilities, space: Space, budget: Budget) -> Derived:
-    """The same; if the budget is a latency, its cost is measured, and the shape is derived again
-    with corrected times until what is measured is inside the band."""
+    """The same; if the budget is a latency, the network is timed, and the shape is derived again
+    with corrected times until the measured time is inside the band."""
     found: dict[str, Derived] = {}
 
     def find(budget: Budget) -> Shape:

@@ -13,10 +13,10 @@ CHECK_EVERY = 10
 
 
 class DrawnSizes:
-    """Notices, soon and before it is saved, that processes have come to draw different sizes.
+    """Detects, before a checkpoint is saved, that processes have drawn different sizes.
 
-    What decides them is the state of the generator and the logits; all that was seen since the last
-    check is in one hash.
+    The state of the generator and the logits determine the sizes; all states since the last check
+    are in one hash.
     """
 
     def __init__(self, net: SuperNet, fabric: Fabric) -> None:
@@ -24,14 +24,14 @@ class DrawnSizes:
         self._seen, self._count = hashlib.sha256(), 0
 
     def add(self) -> None:
-        """To be called after the forward passes of a step, with the logits that they had."""
+        """To be called after the forward passes of a step, with the logits that they used."""
         if self._fabric.world_size > 1:
             self._seen.update(self._net.generator.get_state().numpy().tobytes())
             for logits in self._net.architecture_parameters():
                 self._seen.update(logits.detach().cpu().numpy().tobytes())
 
     def after_step(self, step: int) -> None:
-        """Check now and then."""
+        """Check every few steps."""
         self._count += 1
         if step % CHECK_EVERY == 0:
             self.check(step)

@@ -28,7 +28,7 @@ JUDGED_ON = 512  # held-out images that shapes are compared on
 
 @dataclass(frozen=True, kw_only=True)
 class Passed:
-    """A budget that the search has passed, and what it has found for it."""
+    """A budget that the search has reached, and the result for it."""
 
     budget: Budget
     derived: Derived
@@ -37,12 +37,12 @@ class Passed:
     """The small network, with the weights of the supernet at that step."""
     step: int
     forward_images: int
-    """Images that were looked at without learning so far."""
+    """Images that were evaluated without learning so far."""
 
 
 class FallingTarget:
     """Aims a search at one budget after the other, the largest first; each has an equal part of the
-    steps. A search that starts from answers measures its sizes anew at the beginning of each."""
+    steps. A search with start=sensitivity measures its sizes anew at the beginning of each."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class FallingTarget:
         self._parts = [range(*pair) for pair in pairwise(ends)]
 
     def at(self, step: int) -> None:
-        """To be called before each step and after the last: derives what is due after so many."""
+        """To be called before each step and after the last: derives the shapes that are due."""
         while len(self.found) < len(self.budgets):
             if self._begun == len(self.found):
                 self._begin()
@@ -94,7 +94,7 @@ class FallingTarget:
             )
             net.set_logits(logits)
             self._forward_images += looked_at
-        self._begun += 1  # last: what is stopped while it measures begins again
+        self._begun += 1  # last: an interrupted measurement is repeated
 
     def _aim(self, current: int) -> None:
         self._step.aim_at(self.budgets[current], self._parts[current])

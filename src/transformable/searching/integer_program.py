@@ -36,7 +36,7 @@ INFEASIBLE = 2  # the status of such a program in scipy.optimize.milp
 
 
 class GaveUpError(BandError):
-    """Whether there is a shape inside the band is not known."""
+    """The solver gave up: whether there is a shape inside the band is not known."""
 
 
 def most_probable(

@@ -1,4 +1,4 @@
-"""Deriving by judgement: shapes that the search finds probable, compared on held-out images."""
+"""Derive a shape by comparing several probable ones on held-out images."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ def judge(
 
     A shape is drawn as the most probable one after Gumbel noise is added to the logits. The best
     network, with the weights of the supernet and the batch statistics of the images, is the one
-    whose answers to the images are nearest to the teacher's.
+    whose outputs for the images are nearest to the teacher's.
     """
     images = fabric.to_device(images)
     with torch.no_grad(), fabric.autocast():

@@ -1,4 +1,4 @@
-"""The search: weights and sizes learn in turn, each on its own half of the images, or together."""
+"""The search: weights and sizes learn alternately, each on its half of the images, or together."""
 
 import copy
 import json
@@ -48,15 +48,15 @@ class Searched:
     probabilities: dict[str, Tensor]
     """The learned probabilities of each layer's widths and each stage's depths."""
     history: list[dict[str, Any]]
-    """One row an epoch, as in metrics.csv."""
+    """One row per epoch, as in metrics.csv."""
     model: nn.Module
-    """The network that was given, its channels in the order that the shape keeps the first of."""
+    """The given network with its channels sorted: the shape keeps the first of each layer."""
     network: nn.Module
     """The small network, with the weights that the search has trained."""
     epochs: float
     """Passes over the training images until the shape was derived."""
     passes: float
-    """The same with what was measured on images without learning, a third for a forward pass."""
+    """The same, plus a third for each pass of images that only went forward, to be measured."""
 
     @property
     def shape(self) -> Shape:
@@ -77,7 +77,7 @@ def search(
 ) -> Searched:
     """Learn the widths and depths of ``model``, from the weights that it has, and derive a shape.
 
-    With ``epochs_after``, the learning rate ends where a training of so many epochs continues.
+    With ``epochs_after``, the learning rate ends where a training of that many epochs continues.
     ``dataset``, ``objective`` and ``score`` are those of ``prune``.
 
     The model is not changed. If the session has a run folder, the search is kept there and
@@ -208,7 +208,7 @@ def search_all(
 
 
 def _asks_to_sort(settings: Searching) -> bool:
-    """Whether channels are sorted by the answers of the network, which takes images."""
+    """Whether channels are sorted by the outputs of the network, which needs images."""
     return settings.sort and settings.start == "sensitivity"
 
 
@@ -245,7 +245,7 @@ def split_in_halves(split: Split, seed: int) -> tuple[Split, Split]:
 
 
 def _frozen(model: nn.Module, fabric: Fabric) -> nn.Module:
-    """A copy of a network that only answers."""
+    """A frozen copy of a network in evaluation mode."""
     model = copy.deepcopy(model).to(fabric.device).eval().requires_grad_(False)
     return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 

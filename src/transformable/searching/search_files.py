@@ -60,7 +60,7 @@ class SearchFiles:
 
 
 def epoch_row(state: LoopState) -> Row:
-    """The row of metrics.csv for the running epoch: some values as means, some as they ended."""
+    """The row of metrics.csv for the running epoch: means of some values, last values of others."""
     last = state.rows[-1]
     return {
         "epoch": last["epoch"],

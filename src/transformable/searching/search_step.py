@@ -31,7 +31,7 @@ BETAS = (0.5, 0.999)
 class SearchStep:
     """Both optimisers of a search; calling it does one step and returns its row of metrics.
 
-    With a ``teacher``, its answers are targets beside the labels, as in distillation.
+    With a ``teacher``, its outputs are targets besides the labels, as in distillation.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class SearchStep:
         self.aim_at(budget, self.part)
 
     def aim_at(self, budget: Budget, part: range) -> None:
-        """Pull the cost to a budget during this part of all steps, in which the temperature falls
-        and the probabilities sharpen."""
+        """Aim the cost penalty at a budget for these steps, in which the temperature falls and the
+        probabilities sharpen."""
         self.budget, self.part, self.multiplier.target = budget, part, budget.value
 
     def parts(self) -> dict[str, Stateful]:
@@ -82,7 +82,7 @@ class SearchStep:
         }
 
     def set_temperature(self, step: int) -> None:
-        """Draw and give probabilities as in this step."""
+        """Set temperature and sharpness to those of this step."""
         done, last = step - self.part.start, max(1, len(self.part) - 1)
         self.net.tau = temperature(done, len(self.part), self.settings)
         self.net.sharpness = self.settings.sharpen ** (done / last)
@@ -90,7 +90,7 @@ class SearchStep:
     def __call__(
         self, step: int, seed: int, for_weights: Batch, for_sizes: Batch | None = None
     ) -> dict[str, Any]:
-        """Both learn in turn, each from its batch; if there is one batch only, together from it."""
+        """Both learn alternately, each from its batch; with one batch only, together from it."""
         self.step = step
         self.set_temperature(step)
         self.sgd.param_groups[0]["lr"] = self.lr_at(step)
@@ -141,7 +141,7 @@ class SearchStep:
         return {**means, **same}
 
     def _objective(self, label_smoothing: float = 0.0) -> Objective:
-        """What the search minimises, beside the cost."""
+        """What the search minimises, besides the cost penalty."""
         of_labels = self.task.objective(label_smoothing)
         if self.teacher is None:
             return of_labels
@@ -216,7 +216,7 @@ class SearchStep:
 
 @contextlib.contextmanager
 def frozen(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
-    """Inside, these parameters need no gradients, which saves their computation."""
+    """Within the context, no gradients are computed for these parameters."""
     trainable = [parameter for parameter in parameters if parameter.requires_grad]
     for parameter in trainable:
         parameter.requires_grad_(False)

@@ -1,4 +1,4 @@
-"""The importance of channels by how much the network's own answers depend on them."""
+"""The importance of channels by how much the network's own outputs depend on them."""
 
 import copy
 from collections import defaultdict
@@ -27,8 +27,8 @@ def fisher_importance(
 ) -> dict[str, Tensor]:
     """For each channel of each movable group, the Fisher information of a gate on it.
 
-    It is the mean square of the derivative of the log-likelihood of an answer by the gate, summed
-    over all layers and positions that write the channel. The answers are drawn from the softened
+    It is the mean square of the derivative of the log-likelihood of a target by the gate, summed
+    over all layers and positions that write the channel. The targets are drawn from the softened
     outputs of the network itself, so that no labels are needed: on images that it was trained on,
     the loss of a network has next to no gradient left.
     """
@@ -42,7 +42,7 @@ def fisher_importance(
         output.retain_grad()
         outputs[index].append(output)
         axes[index] = output.ndim - 1 if isinstance(module, nn.Linear) else 1
-        return output.clone()  # an operation in place must not change what was kept
+        return output.clone()  # a later in-place operation must not change the recorded tensor
 
     for layer in space.layers:
         writes = layer.kind in MATRICES and layer.outputs not in normed

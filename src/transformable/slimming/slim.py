@@ -25,7 +25,7 @@ def slim(
     """The network at this shape, with the weights of `model` ("copy") or new ones ("fresh").
 
     The result has the class of the network, unless an add inside a `forward` has to pad or project
-    an operand, or a dropped block takes or gives something else than a tensor: then it is a
+    an operand, or a dropped block takes or returns something else than a tensor: then it is a
     `torch.fx.GraphModule`. The names in its state dict are those of the network in both cases.
 
     >>> from transformable import Space, models

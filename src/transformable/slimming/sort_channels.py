@@ -1,4 +1,4 @@
-"""Channels in order of importance, so that the first ones of a layer are its best ones."""
+"""Sort channels by importance, so that the first ones of a layer are the most important."""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -55,9 +55,9 @@ def importance(
 ) -> dict[str, Tensor]:
     """The importance of each channel of each group.
 
-    It is how strongly its layers make it (the scale of the norm; where there is no norm, the size
-    of the filter) times the size of the weights that read it. `combine` is the `sum` or the `mean`
-    of `ChannelGroups`.
+    It is the scale at which its layers write it (the scale of the norm; where there is no norm, the
+    size of the filter) times the size of the weights that read it. `combine` is the `sum` or the
+    `mean` of `ChannelGroups`.
     """
 
     def weights(*kinds: str) -> Iterator[tuple[Layer, Tensor]]:

@@ -1,4 +1,4 @@
-"""The times of a network's parts, from networks of many shapes that were run on this machine."""
+"""The times of a network's parts, from networks of many shapes, timed on this machine."""
 
 import statistics
 from collections import defaultdict
@@ -21,7 +21,7 @@ from .stopwatch import time_calls, using_threads
 __all__ = ["Measured", "measure_latency"]
 
 LEVELS, FEW_LEVELS = 7, 5
-SLOW = 20.0  # milliseconds from which on a network is measured at few levels
+SLOW = 20.0  # milliseconds; a slower network is measured at fewer levels
 NOISY = 0.15
 RANDOM_WEIGHT = 4.0
 NOTHING = Surface((0,), (0,), np.zeros((1, 1)))
@@ -35,12 +35,12 @@ class Measured:
     noise: float
     """The distance of the quartiles of repeated calls of one network, as a share of the median."""
     error: float
-    """The relative error that nine of ten networks of random shape are below, of those that the
-    times were fitted to."""
+    """The 90 % quantile of the relative errors of the sum of times, over the networks of random
+    shape that the times were fitted to."""
 
     @property
     def warning(self) -> str:
-        """What is wrong with the times, if anything is."""
+        """Warnings about the times, if there are any."""
         if self.noise > NOISY:
             return (
                 f"this machine is noisy: the time of one network varies by {self.noise:.0%} from "

@@ -1,4 +1,4 @@
-"""Which multiples of channels pay on this machine."""
+"""Which multiples of channels are worthwhile on this machine."""
 
 import copy
 from dataclasses import dataclass
@@ -24,16 +24,16 @@ STEPS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Divisor:
-    """The multiples that pay, and why."""
+    """The divisor that is worthwhile, and why."""
 
     divisor: int
     ratios: dict[int, float]
-    """For each divisor that was tried, the time of layers whose widths are rounded up to it, beside
-    that of the widths in between."""
+    """For each divisor that was tried, the time of layers whose widths are rounded up to it, as a
+    multiple of that of the widths in between."""
 
     def __str__(self) -> str:
         tried = ", ".join(f"{d}: {ratio:.2f}" for d, ratio in self.ratios.items())
-        why = f"time of a layer rounded up to a multiple, beside one in between: {tried}"
+        why = f"time of a layer rounded up to a multiple, relative to one in between: {tried}"
         if self.divisor == 1:
             return f"1, since widths in between are faster ({why})"
         return f"{self.divisor}, since widths in between are not faster ({why})"
@@ -82,7 +82,7 @@ def _ratio(
     conditions: Conditions,
     device: torch.device,
 ) -> float:
-    """The time at multiples of the divisor, beside the mean of those at widths just below them."""
+    """The time at multiples of the divisor, relative to the mean at widths just below them."""
     module = model.get_submodule(layer.name)
     stride = getattr(module, "stride", (1,) * len(layer.size))
     image = [n * s for n, s in zip(layer.size, stride, strict=True)]

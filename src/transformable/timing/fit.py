@@ -14,14 +14,14 @@ __all__ = ["fit_surface", "fit_total"]
 KNOTS = 8
 ROUNDS = 3
 FAR = 4.0  # times the usual error
-SMOOTHING = 0.02  # how much a change of slope counts, beside the relative error of a sample
+SMOOTHING = 0.02  # weight of a change of slope, relative to that of the error of a sample
 
 
 def fit_surface(samples: Sequence[tuple[int, int, float]], *, linear: tuple[bool, bool]) -> Surface:
-    """The surface that has the smallest relative errors at samples (inputs, outputs, time), of
-    which those with the same widths count by their median.
+    """The surface that has the smallest relative errors at samples (inputs, outputs, time); of
+    samples with the same widths, the median counts.
 
-    Between and beyond the samples it is as straight as it can be; it has one slope in a direction
+    Between and beyond the samples it is as straight as possible; it has one slope in a direction
     that is ``linear``.
 
     >>> samples = [(i, o, 5.0 + i * o) for i in (4, 8) for o in (4, 8, 16)]
@@ -80,7 +80,7 @@ def _bends(ins: Sequence[int], outs: Sequence[int]) -> Floats:
 
 def fit_total(features: Floats, totals: Floats, weights: Floats) -> Floats:
     """The factors of the features, none below 0, with the smallest relative errors of the totals;
-    those that were disturbed, far from all others, do not count.
+    outliers, which were disturbed, do not count.
 
     >>> features = np.array([[1.0, n] for n in range(1, 9)])
     >>> totals = features @ [2.0, 3.0]

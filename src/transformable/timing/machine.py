@@ -1,4 +1,4 @@
-"""What results were measured with: versions, processor and threads."""
+"""The environment of a measurement: versions, processor and threads."""
 
 import platform
 from pathlib import Path

@@ -21,7 +21,7 @@ __all__ = ["Part", "find_parts", "timed_part"]
 class Part:
     """A node of the graph of a space.
 
-    Parts of one ``kind`` are alike but for their widths, so what is measured of one is true of all.
+    Parts of one ``kind`` differ only in their widths, so a time measured for one holds for all.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Part:
 
     @property
     def operation(self) -> str:
-        """What it does, whatever the size of the images."""
+        """What it does, without the size of the images."""
         return self.kind.partition(",")[0]
 
 

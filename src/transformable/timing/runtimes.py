@@ -1,4 +1,4 @@
-"""What runs a network: PyTorch as it is, or onnxruntime; both timed as a whole and by node."""
+"""What runs a network: PyTorch, or onnxruntime; each timed as a whole and by node."""
 
 import copy
 import importlib.util
@@ -86,7 +86,7 @@ def _for_torch(network: Any, x: Tensor) -> tuple[Any, Tensor]:
 
 
 class _Steps:
-    """The nodes of a network, one after the other; each tensor lives as long as it is used."""
+    """The nodes of a network, one after the other; each tensor is freed after its last use."""
 
     def __init__(self, network: fx.GraphModule, device: torch.device) -> None:
         self.device = device

@@ -1,4 +1,4 @@
-"""Networks of other widths, run to see how long each of their parts takes."""
+"""Networks of other widths, run to time each of their parts."""
 
 import random
 import statistics
@@ -33,7 +33,7 @@ class Sample:
     """The time of each node of the graph of the space that the runtime shows."""
     total: float
     full: float
-    """The time of the unpruned network, called in turn with this one."""
+    """The time of the unpruned network, called alternately with this one."""
 
 
 def take_sample(
@@ -44,7 +44,7 @@ def take_sample(
     x: Tensor,
     full: Callable[[], object],
 ) -> Sample:
-    """Time the network of a shape by node, and as a whole in turn with the full network."""
+    """Time the network of a shape by node, and as a whole alternately with the full network."""
     graph = slim_graph(model, space, shape)
     sources = {node.name: str(node.meta.get("source")) for node in graph.graph.nodes}
     nodes: dict[str, float] = defaultdict(float)
@@ -62,7 +62,7 @@ def take_sample(
 
 
 def steadied(samples: Sequence[Sample]) -> list[Sample]:
-    """The samples as if the full network had taken the same time beside each of them."""
+    """The samples scaled as if the full network had taken the same time with each of them."""
     usual = statistics.median(sample.full for sample in samples)
     return [
         replace(
@@ -76,11 +76,11 @@ def steadied(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def choose_shapes(space: Space, levels: int) -> list[Shape]:
-    """The full shape; shapes in which each of ``levels`` widths of a layer meets each of the next,
-    for a prime number of levels; random shapes.
+    """The full shape; shapes that combine each of ``levels`` widths of a layer with each of the
+    next, for a prime number of levels; random shapes.
 
-    Layers whose outputs are added have widths alike in the second kind, so that narrow sums are met
-    too.
+    In the second kind, layers whose outputs are added have the same relative width, so that narrow
+    sums occur too.
     """
     groups = _added_together(space)
     generator = random.Random(0)

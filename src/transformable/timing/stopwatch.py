@@ -1,4 +1,4 @@
-"""Times calls in alternation, so that a disturbance hits all of them."""
+"""Time calls alternately, so that a disturbance affects all of them."""
 
 import statistics
 import time
@@ -54,7 +54,7 @@ def time_calls(
 
 @contextmanager
 def using_threads(count: int) -> Iterator[None]:
-    """Inside, torch computes with so many threads."""
+    """Within the context, torch computes with this many threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

@@ -1,4 +1,4 @@
-"""The file of a table of latencies: built once for a network and a machine, and read again."""
+"""The file of a latency table: measured once for a network and a machine, then read."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Measured times, with what building them took."""
+    """Measured times, and the seconds that measuring took."""
 
     measured: Measured
     seconds: float
@@ -69,7 +69,7 @@ def find_latency(
 ) -> Table:
     """The table of a network: from the file ``path``, or from the cache, or measured now and kept.
 
-    A file of another ``machine`` is refused unless that is named.
+    A table of another machine is refused unless ``machine`` names it.
     """
     table: Table | None
     if path is not None and path.exists():
@@ -101,7 +101,7 @@ def _check_conditions(path: Path, theirs: Conditions, ours: Conditions, named: s
     if theirs.machine not in (ours.machine, named):
         raise ValueError(
             f"{path} was measured on {theirs.machine!r}, and this is {ours.machine!r}: measure it "
-            f"here (tas latency), or say --latency-machine {theirs.machine!r}"
+            f"here (tas latency), or accept it with --latency-machine {theirs.machine!r}"
         )
     for name in ("runtime", "batch", "threads", "dtype"):
         if getattr(theirs, name) != getattr(ours, name):
@@ -141,9 +141,9 @@ def read_table(path: Path, model: nn.Module, space: Space) -> Table:
         content = json.loads(path.read_text(encoding="utf-8"))
         return _table(content, path, model, space)
     except (ArithmeticError, AttributeError, KeyError, TypeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is no table of latencies: {error!r}") from error
+        raise ValueError(f"{path} is not a latency table: {error!r}") from error
     except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is no table of latencies: {error}") from error
+        raise ValueError(f"{path} is not a latency table: {error}") from error
 
 
 def _table(content: dict[str, Any], path: Path, model: nn.Module, space: Space) -> Table:

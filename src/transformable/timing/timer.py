@@ -1,4 +1,4 @@
-"""Times the networks of shapes on this machine, in turn with the unpruned one."""
+"""Time the networks of shapes on this machine, alternately with the unpruned one."""
 
 from collections.abc import Callable
 
@@ -22,8 +22,8 @@ def shape_timer(
 ) -> Callable[[Shape], float]:
     """A function that measures the network of a shape, once for each shape.
 
-    What it returns are nanoseconds in units in which the unpruned network takes ``latency.full``:
-    a machine that is slower now than when the table was measured is slower for both.
+    The nanoseconds are scaled so that the unpruned network takes ``latency.full``: a machine that
+    is slower now than when the table was measured is slower for both.
     """
     conditions = latency.conditions
     known: dict[str, float] = {}

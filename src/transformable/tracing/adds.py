@@ -54,7 +54,7 @@ def _read_pair(combine: Combine, reader: NetworkReader, node: fx.Node) -> int | 
     if len(tensors) != 2 or any(t not in reader.layout for t in tensors):
         return reader.unknown(node)
     a, b = tensors
-    # axes are counted from the last one where tensors are spread over each other
+    # broadcasting counts axes from the last one
     a_last, b_last = (reader.axis_of(t) - len(reader.shape(t)) for t in tensors)
     reader.axis[node] = len(reader.shape(node)) + a_last
     if a_last != b_last:
@@ -68,8 +68,8 @@ def _read_pair(combine: Combine, reader: NetworkReader, node: fx.Node) -> int | 
 
 
 def _parameter(reader: NetworkReader, tensor: fx.Node) -> str:
-    """The first parameter or buffer that a tensor is computed from, if the images are not among
-    what it is computed from."""
+    """The first parameter or buffer that a tensor is computed from, if it does not depend on the
+    images."""
     sources = [n for n in reader.order if n is tensor or n in reader.ancestors[tensor]]
     if any(n.op == "placeholder" for n in sources):
         return ""

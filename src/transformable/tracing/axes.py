@@ -1,4 +1,4 @@
-"""Operations that move, merge or take apart the axes of a tensor, its channels among them."""
+"""Operations that move, merge or split the axes of a tensor, including its channels."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -48,7 +48,7 @@ def read_permute(reader: NetworkReader, node: fx.Node) -> int | None:
 
 
 def read_stack(reader: NetworkReader, node: fx.Node) -> int | None:
-    """Tensors of one layout beside each other, along a new axis."""
+    """Tensors of one layout stacked along a new axis."""
     tensors = argument(node, 0, "tensors")
     nodes = list(tensors) if isinstance(tensors, (list, tuple)) else []
     dim = argument(node, 1, "dim", 0) % len(reader.shape(node))
@@ -121,8 +121,8 @@ def read_reshape(reader: NetworkReader, node: fx.Node) -> int | None:
 def _read_unflattened(
     reader: NetworkReader, node: fx.Node, inputs: int, outs: Sequence[int], given: Sequence[Any]
 ) -> int | None:
-    """Channels as several axes, all but one of which are written into the code: these stay as they
-    are, and so all parts of the channels become narrower together."""
+    """Channels as several axes, all but one of which have sizes written into the code: these sizes
+    stay, and so all parts of the channels become narrower together."""
     after = reader.shape(node)
     free = [axis for axis in outs if not (type(given[axis]) is int and given[axis] > 0)]
     free = [axis for axis in free if after[axis] > 1] or free[-1:]
@@ -194,7 +194,7 @@ def _tied_to_given_size(
 
 
 def read_channel_shuffle(reader: NetworkReader, node: fx.Node) -> int | None:
-    """The channels of all groups in turn: the groups become narrower together."""
+    """A channel shuffle interleaves the groups, so they become narrower together."""
     [source] = node.all_input_nodes
     inputs, groups = reader.layout[source], reader.module(node).groups
     size = reader.size(inputs) // groups
@@ -285,12 +285,12 @@ def _parts(
 
 
 def _name(node: fx.Node) -> str:
-    """What a method or function is called, whichever of both it is."""
+    """The name of a method or function."""
     return str(getattr(node.target, "__name__", node.target))
 
 
 def _numbers(node: fx.Node) -> list[int]:
-    """The numbers behind the tensor, as arguments, as a list or by name."""
+    """The numbers after the tensor argument, as arguments, as a list or by name."""
     values = _flat((*node.args[1:], *node.kwargs.values()))
     return [value for value in values if isinstance(value, int)]
 

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 __all__ = ["decided_by_sizes", "tensors_asked_for_channels"]
 
 QUERIES = ("shape", "size", "numel", "ndim", "dim", "dtype", "device", "is_cuda", "requires_grad")
-"""What a forward may ask of a tensor without reading its numbers."""
+"""Attributes of a tensor that do not depend on its values."""
 
 
 def decided_by_sizes(root: nn.Module, condition: fx.Node, input_shape: tuple[int, ...]) -> bool:
@@ -57,8 +57,8 @@ def _graph_of(condition: fx.Node) -> fx.Graph:
 def tensors_asked_for_channels(
     condition: fx.Node, shape: Callable[[fx.Node], tuple[int, ...]], axis: Callable[[fx.Node], int]
 ) -> Iterator[fx.Node]:
-    """The tensors whose number of channels a condition depends on. `shape` gives that of a tensor,
-    and nothing for what is no tensor, `axis` that of its channels."""
+    """The tensors whose number of channels a condition depends on. `shape` returns the shape of a
+    tensor, and nothing for other values, `axis` the axis of its channels."""
     for query, tensor, reader in _queries(condition, lambda node: bool(shape(node))):
         if _name(query) not in ("shape", "size", "numel"):
             continue
@@ -78,8 +78,8 @@ def tensors_asked_for_channels(
 def _queries(
     node: fx.Node, is_tensor: Callable[[fx.Node], bool], reader: fx.Node | None = None
 ) -> Iterator[tuple[fx.Node, fx.Node, fx.Node | None]]:
-    """The nodes that ask something of a tensor for this node, each with that tensor and with the
-    node that reads the answer."""
+    """The nodes that read an attribute of a tensor for this node, each with that tensor and with
+    the node that uses the attribute."""
     for source in node.all_input_nodes:
         if is_tensor(source):
             yield node, source, reader

@@ -1,4 +1,4 @@
-"""The layers that keep their width, for people to read: like reasons together."""
+"""The layers that keep their width, for people to read: similar reasons together."""
 
 import re
 from collections.abc import Mapping

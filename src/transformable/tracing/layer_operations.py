@@ -66,13 +66,13 @@ def _free_layer(reader: NetworkReader, node: fx.Node, kind: str, inputs: int) ->
 
 
 def _is_of_parts(reader: NetworkReader, source: fx.Node) -> bool:
-    """Whether a tensor has parts of images along its first axis: each would count as an image."""
+    """Whether the first axis of a tensor has parts of images: each would count as an image."""
     images = next(node for node in reader.graph.nodes if node.op == "placeholder")
     return reader.shape(source)[0] != reader.shape(images)[0]
 
 
 def _is_known(reader: NetworkReader, node: fx.Node, kind: str) -> bool:
-    """Whether a layer is of one of torch's own classes, or acts like one if it is run."""
+    """Whether a layer is of one of torch's own classes, or behaves like one when it is run."""
     [source] = node.all_input_nodes
     plain = _is_plain(reader.module(node))
     return plain or reader.probe(node, makes_channels_by_itself, kind, reader.shape(source))
@@ -110,8 +110,8 @@ def read_prelu(reader: NetworkReader, node: fx.Node) -> int | None:
 
 
 def read_custom(reader: NetworkReader, node: fx.Node) -> int | None:
-    """Something that is not known: a layer of a class derived from a known one, or something that
-    keeps channels apart, with a number for each of them or none. It is run to see whether it is."""
+    """An unknown module: a layer of a class derived from a known one, or a module that treats
+    channels separately, with or without a parameter for each. It is run to find out."""
     tensors = reader.tensors(node)
     if len(tensors) != 1 or len(node.all_input_nodes) != 1 or tensors[0] not in reader.layout:
         return reader.unknown(node)

@@ -49,11 +49,11 @@ class TracedGraph:
     calls: dict[str, ModuleCall] = field(default_factory=dict)
     """The last call of each module that was traced into."""
     conditions: tuple[fx.Node, ...] = ()
-    """Those that were decided by the sizes of tensors."""
+    """The conditions that were decided by the sizes of tensors."""
 
 
 class _Proxy(fx.Proxy):
-    """Knows that `x += y` changes x; torch.fx takes it for `x = x + y`."""
+    """Records that `x += y` changes x; torch.fx reads it as `x = x + y`."""
 
     def __iadd__(self, other: Any) -> fx.Proxy:
         return self._in_place(operator.iadd, other)
@@ -151,8 +151,8 @@ def _nodes(value: Any) -> Any:
 
 
 def _has_numbers_by_channel(module: nn.Module) -> bool:
-    """Whether it may be a norm of a class of its own: all it has is one number for each of n
-    channels, or several such."""
+    """Whether it may be a custom norm: all its parameters and buffers have one number for each of n
+    channels."""
     tensors = [t for t in (*module.parameters(), *module.buffers()) if t.numel() > 1]
     own = {*module.parameters(recurse=False), *module.buffers(recurse=False)}
     if not own.intersection(tensors) or len({t.numel() for t in tensors}) > 1:
@@ -162,7 +162,7 @@ def _has_numbers_by_channel(module: nn.Module) -> bool:
 
 
 def _has_two_modes(module: nn.Module) -> bool:
-    """Whether it is something like stochastic depth: traced in evaluation, it would stay off."""
+    """Whether it is like stochastic depth: traced in evaluation mode, it would stay off."""
     if any(True for _ in module.parameters()) or any(True for _ in module.children()):
         return False
     try:
@@ -172,7 +172,7 @@ def _has_two_modes(module: nn.Module) -> bool:
 
 
 def check_not_wrapped(model: nn.Module) -> None:
-    """Raise a ValueError if this is no network but something around one."""
+    """Raise a ValueError if this is not a network but a wrapper around one."""
     parallel = nn.DataParallel, nn.parallel.DistributedDataParallel
     inner = "module" if isinstance(model, parallel) else "_orig_mod"  # that of torch.compile
     if isinstance(model, parallel) or hasattr(model, inner):

@@ -64,7 +64,7 @@ def read_operation(reader: NetworkReader, node: fx.Node) -> int | None:
 
 
 def _has_hooks_that_act(reader: NetworkReader, node: fx.Node) -> bool:
-    """Whether a module has hooks that do more than to look at what passes through it."""
+    """Whether a module has hooks that do more than observe its inputs and outputs."""
     module, tensors = reader.module(node), reader.tensors(node)
     if not module._forward_pre_hooks and not module._forward_hooks:
         return False
@@ -72,14 +72,14 @@ def _has_hooks_that_act(reader: NetworkReader, node: fx.Node) -> bool:
 
 
 def read_channelwise(reader: NetworkReader, node: fx.Node) -> int | None:
-    """An operation on each channel by itself: the output has the channels of the input."""
+    """An operation on each channel separately: the output has the channels of the input."""
     [source, *others] = reader.tensors(node)
     reader.axis[node] = reader.axis_of(source)
     return reader.unknown(node) if others else reader.layout.get(source)
 
 
 def read_spatial(reader: NetworkReader, node: fx.Node) -> int | None:
-    """The same, for an operation that takes the axes behind the channels for pixels."""
+    """The same, for an operation that reads the axes after the channels as pixels."""
     return read_channelwise(reader, node)
 
 
@@ -241,4 +241,4 @@ ON_ANY_AXIS: set[Operation] = {
     *(read_reshape, read_permute, read_split, read_index, read_query, read_softmax, read_stack),
     *(read_conv, read_linear, read_norm, read_custom),
 }
-"""Those that do not take the second axis for the channels, or look which it is."""
+"""Those that do not assume that the second axis has the channels, or find out which one has."""

@@ -77,8 +77,8 @@ def makes_channels_by_itself(module: nn.Module, kind: str, shape: tuple[int, ...
 
 
 def standardises_inputs(module: nn.Module, kind: str, shape: tuple[int, ...]) -> bool:
-    """Whether such a layer without some inputs computes something else than with zeros for them, as
-    one does that standardises each filter."""
+    """Whether such a layer computes something else without some inputs than with zeros for them, as
+    a layer does that standardises each filter."""
     if kind in GROUPED:
         return False
     axis = len(shape) - 1 if kind == "linear" else 1
@@ -96,7 +96,7 @@ def standardises_inputs(module: nn.Module, kind: str, shape: tuple[int, ...]) ->
 
 
 def _fewer_pixels(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Enough for a convolution to show what it does, in less time."""
+    """A smaller image, which is enough to probe a convolution, in less time."""
     return (*shape[:2], *(min(size, PIXELS) for size in shape[2:])) if len(shape) > 3 else shape
 
 
@@ -172,7 +172,7 @@ def _holds_in_both_modes(
     try:
         twin = copy.deepcopy(module).double()
         for parameter in twin.parameters():
-            # those that the network starts with may hide what it does, such as a factor of 0
+            # initial values may hide what the module does, such as a factor of 0
             parameter.data.copy_(torch.randn(parameter.shape, generator=generator))
         with torch.no_grad(), torch.random.fork_rng():
             with in_mode(twin, training=False):

@@ -63,8 +63,8 @@ def _end_stage(reader: NetworkReader, stage: Stage) -> bool:
 
 
 def _freeze_inputs_of_training_layers(reader: NetworkReader) -> None:
-    """Layers that run only in training (an auxiliary head) are not in the graph, so the widths of
-    their inputs must not change."""
+    """Layers that run in training mode only (an auxiliary head) are not in the graph, so the widths
+    of their inputs must not change."""
     called = {str(node.target) for node in reader.graph.nodes if node.op == "call_module"}
     makers = {str(node.target): reader.layout[node] for node in reader.maker.values()}
     for node in reader.training_graph.nodes:
@@ -86,7 +86,7 @@ def _freeze_inputs_of_training_layers(reader: NetworkReader) -> None:
 
 
 def _freeze_inputs_of_conditions(reader: NetworkReader) -> None:
-    """A condition that depends on a number of channels was decided for the original one."""
+    """A condition on a number of channels was decided for the original number."""
     for node in reader.conditions:
         tensors = tensors_asked_for_channels(node, reader.shape, reader.axis_of)
         reader.freeze(tensors, f"{described(node)} depends on its number of channels")

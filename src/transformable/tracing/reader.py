@@ -85,10 +85,10 @@ class ResidualAdd:
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """A node that takes the channels of a tensor apart, by numbers that are written into it.
+    """A node that splits the channels of a tensor, at numbers that are written into the code.
 
-    `parts` are the layouts of all parts in order. The node gives all of them, or only one if `own`
-    is the index of that.
+    `parts` are the layouts of all parts in order. The node returns all of them, or only one if
+    `own` is the index of that.
     """
 
     node: fx.Node
@@ -100,7 +100,7 @@ class Split:
 class NetworkReader:
     """A network, its graph, and the layouts found so far.
 
-    `layout` gives the layout of each node, `axis` which axis of the tensor has these channels if it
+    `layout` has the layout of each node, `axis` which axis of the tensor has these channels if it
     is not the second; `maker` the node of each layer with a width of its own, `depth` how many such
     layers come before a node, `fixed` why a module keeps its size.
     """
@@ -130,7 +130,7 @@ class NetworkReader:
         self.start({})
 
     def start(self, cuts: Mapping[str, frozenset[int]]) -> None:
-        """Begin to read, again if it is known now between which outputs layers are cut."""
+        """Begin to read; again, once it is known between which outputs layers are cut."""
         self.ties = WidthTies(cuts)
         self.layouts = self.ties.layouts
         self.layout: dict[fx.Node, int] = {}

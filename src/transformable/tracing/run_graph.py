@@ -1,4 +1,4 @@
-"""Runs the graph of a network once: what each node gives, what it costs and what it overwrites."""
+"""Runs the graph of a network once: the output and cost of each node, and what it overwrites."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ __all__ = ["NodeOutput", "redirect_overwritten", "run_once"]
 
 @dataclass(frozen=True)
 class NodeOutput:
-    """What a node gives and what it does."""
+    """The output of a node and its effects."""
 
     shape: tuple[int, ...]
     """Empty if the output is no tensor."""
@@ -106,8 +106,8 @@ def run_once(
 
 @contextmanager
 def _attention_in_parts() -> Iterator[None]:
-    """Attention as the products that it consists of: the fused operations that stand for it are
-    known to the counter on some devices only."""
+    """Computes attention as separate products: the counter knows the fused operations on some
+    devices only."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -118,8 +118,8 @@ def _attention_in_parts() -> Iterator[None]:
 
 
 def redirect_overwritten(graph: fx.Graph, outputs: Mapping[fx.Node, NodeOutput]) -> None:
-    """Let whatever reads a tensor after an operation has changed it in place read the result of
-    that operation, so that the graph says what is read and means the same out of place."""
+    """Let nodes that read a tensor after an operation has changed it in place read the result of
+    that operation, so that the graph is explicit and stays correct out of place."""
     order = {node: i for i, node in enumerate(graph.nodes)}
     for node in graph.nodes:
         for changed in outputs[node].overwrites:
@@ -151,7 +151,7 @@ def _names_read_later(
 
 
 def _random_part(body: fx.GraphModule, images: Tensor) -> str:
-    """The first node that gives something else in a second run, or the network."""
+    """The first node whose output differs in a second run, or the network."""
     runs = []
     for _ in range(2):
         runner = fx.Interpreter(body, garbage_collect_values=False)
@@ -164,7 +164,7 @@ def _random_part(body: fx.GraphModule, images: Tensor) -> str:
 
 
 def _close(one: Any, two: Any) -> bool:
-    """Whether the tensors of two outputs are equal but for rounding."""
+    """Whether the tensors of two outputs are equal up to rounding."""
     ones, twos = _tensors(one), _tensors(two)
     if [t.shape for t in ones] != [t.shape for t in twos]:
         return False

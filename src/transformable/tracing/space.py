@@ -22,7 +22,7 @@ __all__ = ["Space"]
 
 
 class InBlock(Protocol):
-    """A part of a network that goes with its block."""
+    """A part of a network that is dropped with its block."""
 
     @property
     def block(self) -> Block: ...
@@ -56,7 +56,7 @@ class Space:
     residual: Residual
     """What an add does with operands of different widths."""
     input_shape: tuple[int, ...]
-    """The image that the network was read on."""
+    """The shape of the image that the network was traced with."""
     state: Mapping[str, tuple[int, ...]]
     """The shape of each tensor in the state dict of the network."""
     graph: fx.Graph
@@ -72,13 +72,13 @@ class Space:
     layers: Sequence[Layer]
     """The layers that have weights and cost something."""
     adds: Sequence[ResidualAdd]
-    """The adds whose sides may come to differ in width."""
+    """The adds whose operands may have different widths."""
     splits: Sequence[Split]
     """Where a tensor is split along its channels."""
     overwrites: Mapping[fx.Node, tuple[fx.Node, ...]]
     """The nodes that work in place, and the inputs that they change."""
     leaf: tuple[str, ...]
-    """The modules that were kept whole because the caller said so."""
+    """The modules that were kept whole on request (`leaf`)."""
 
     @classmethod
     def trace(
@@ -163,7 +163,7 @@ class Space:
 
     def retrace(self, network: nn.Module, residual: Residual | None = None) -> "Space":
         """The space of a network that was made from the one of this space."""
-        with warnings.catch_warnings(action="ignore"):  # they were shown for this space
+        with warnings.catch_warnings(action="ignore"):  # already shown for this space
             return Space.trace(
                 network, self.input_shape, residual=residual or self.residual, leaf=self.leaf
             )
@@ -205,7 +205,7 @@ class Space:
                     raise ValueError(self._unknown(kind, name, list(known)))
             for name in known:
                 if name not in given:
-                    raise ValueError(f"the shape says nothing of the {kind} {name!r}")
+                    raise ValueError(f"the shape lacks the {kind} {name!r}")
         for name, depth in shape.depths.items():
             if depth > full.depths[name]:
                 blocks = full.depths[name]
@@ -219,7 +219,7 @@ class Space:
         for name, picked in shape.channels.items():
             if picked[-1] >= full.widths[name]:
                 width = full.widths[name]
-                raise ValueError(f"channel {picked[-1]} of {name!r} is not there: it has {width}")
+                raise ValueError(f"channel {picked[-1]} of {name!r} does not exist: it has {width}")
 
     def _blocks(self, shape: Shape, name: str) -> set[int]:
         """The blocks of a layer that the shape keeps a channel of."""

@@ -24,7 +24,7 @@ class Stage:
     ends: tuple[fx.Node, ...]
     form: Form
     """What a block can be dropped from: the `sequence` that the container is called as, the `list`
-    of blocks of which each takes a tensor first and gives one, or only the `graph`."""
+    of blocks of which each takes a tensor first and returns one, or only the `graph`."""
 
 
 def find_stages(
@@ -82,7 +82,7 @@ def _stage(
 def _takes_and_gives_a_tensor(
     path: str, source: fx.Node, traced: TracedGraph, outputs: Mapping[fx.Node, NodeOutput]
 ) -> bool:
-    """Whether the source is the first argument of a block, which gives nothing but a tensor."""
+    """Whether the source is the first argument of a block that returns only a tensor."""
     call = traced.calls.get(path)
     if not call or not call.args or not isinstance(call.result, fx.Node):
         return False

@@ -1,4 +1,4 @@
-"""What a network does in training and not in evaluation, in which it is read."""
+"""What a network does in training mode only: it is traced in evaluation mode."""
 
 import warnings
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""A sample of images, and batch norms whose statistics are those of a sample."""
+"""Samples of images, and batch norm statistics from a sample."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -33,7 +33,7 @@ def sample_images(split: Split, count: int, seed: int) -> TensorSplit:
 
 
 def sampled_batches(split: Split, count: int, seed: int, size: int) -> Batches:
-    """The same sample, batch by batch, of which only one is in memory."""
+    """The same sample, batch by batch: only one batch is in memory."""
     picked = torch.from_numpy(generator("some", seed).permutation(len(split))[:count])
     return split.subset(picked).ordered(size)
 
@@ -47,8 +47,8 @@ def whole_batches(split: Split, count: int, seed: int, size: int) -> Batches:
 
 @contextmanager
 def batch_statistics(network: nn.Module) -> Iterator[None]:
-    """Inside, batch norms use the statistics of each batch, and all else is in evaluation mode; the
-    statistics that they keep are not changed."""
+    """Within the context, batch norms use the statistics of each batch, and all else is in
+    evaluation mode; the running statistics are not changed."""
     norms = [m for m in network.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
     network.eval()
     for norm in norms:

@@ -23,7 +23,7 @@ AGREE_EVERY = 10
 
 @dataclass(kw_only=True)
 class LoopState:
-    """How far a training or a search is, apart from its networks and optimisers."""
+    """The progress of a training or a search, without its networks and optimisers."""
 
     step: int = 0
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -96,7 +96,7 @@ class Checkpointer:
 
     def save(self) -> None:
         parts = {name: part.state_dict() for name, part in self._parts.items()}
-        # the loss of a step is computed before it changes the weights, so it tells of this too late
+        # the loss of a step is computed before it changes the weights, so it shows this too late
         if (wrong := _not_finite(parts)) is not None:
             step = self._training.at(self._state.step, self._lr)
             raise ValueError(
@@ -116,7 +116,7 @@ class Checkpointer:
             self._run.save_event(self._state.history[-1])
 
     def after_step(self, flush: Callable[[], None]) -> None:
-        """Save if it is time to, stop if a signal came; ``flush`` brings the state up to date."""
+        """Save if it is time to, stop if a signal came; ``flush`` updates the state before that."""
         if self._fabric.world_size > 1 and self._state.step % AGREE_EVERY:
             return
         self._average_statistics()

@@ -50,14 +50,14 @@ def check_settings(name: str, given: Any, kind: type) -> None:
 
 
 def check_task(model: nn.Module, dataset: Dataset) -> None:
-    """Raise a ValueError unless the network's outputs are what the task is about, and the functions
-    of a task of one's own work with them."""
+    """Raise a ValueError unless the network's outputs fit the task, and a user's objective and
+    score work with them."""
     check_outputs(model, dataset.info, dataset.task)
     try_out(model, dataset)
 
 
 def try_out(model: nn.Module, dataset: Dataset) -> None:
-    """Raise a ValueError if the functions of a task of one's own fail on the first images."""
+    """Raise a ValueError if a user's objective or score fails on the first images."""
 
     def first_images() -> tuple[Tensor, Tensor]:
         device = next(model.parameters(), torch.empty(0)).device
@@ -69,8 +69,8 @@ def try_out(model: nn.Module, dataset: Dataset) -> None:
 
 
 def check_outputs(model: nn.Module, info: Info, task: Task | None = None) -> None:
-    """Raise a ValueError unless one image gives one logit per class, or what the task has instead;
-    one forward pass."""
+    """Raise a ValueError unless the output for one image is one logit per class, or what the task
+    has instead; one forward pass."""
     check_weights(model)
     like = next(model.parameters(), torch.empty(0))
     if like.dtype != torch.float32:

@@ -64,7 +64,7 @@ def make_fabric(
         # each process keeps the batch statistics of its own images; processes.py averages them
         strategy=DDPStrategy(**_OWN_BUFFERS) if devices > 1 else "auto",
         precision=precision,
-        # of all that starts processes, torchrun alone is asked
+        # of the launchers that Fabric would detect, only torchrun is used
         plugins=None if is_under_torchrun() else LightningEnvironment(),
     )
 

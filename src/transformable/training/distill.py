@@ -1,4 +1,4 @@
-"""Transfer from the unpruned network to the small one: its weights, its answers as targets."""
+"""Transfer from the unpruned network to the small one: its weights, its outputs as targets."""
 
 import copy
 from collections.abc import Callable
@@ -36,12 +36,12 @@ def distill(
     after_epoch: Callable[[nn.Module], None] | None = None,
     epochs_before: float = 0.0,
 ) -> Trained:
-    """Train ``student`` in place, as ``train`` does, with a teacher's answers as targets.
+    """Train ``student`` in place, as ``train`` does, with a teacher's outputs as targets.
 
     ``slim`` and ``student_network`` make students; the teacher is not changed. Without ``kd`` in
     ``settings.transfer`` only the labels are used, and no teacher is needed. ``after_epoch`` may
-    change the network after the steps of each epoch. The learning rate goes on where a search of
-    the same schedule, that took ``epochs_before``, has stopped.
+    change the network after the steps of each epoch. The learning rate continues where a search of
+    the same schedule, which took ``epochs_before``, has stopped.
 
     >>> from transformable import models
     >>> from transformable.data import from_tensors
@@ -99,7 +99,7 @@ def student_network(
 def distillation(
     teacher: nn.Module, dataset: Dataset, settings: Distilling, fabric: Fabric
 ) -> Objective:
-    """The objective of the task, mixed with the match of the teacher's answers."""
+    """The objective of the task, mixed with the distance to the teacher's outputs."""
     check_teacher(teacher, dataset.info, dataset.task)
     teacher = copy.deepcopy(teacher).to(fabric.device).eval()
     teacher.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -117,7 +117,7 @@ def distillation(
 def with_answers(
     of_labels: Objective, teacher: nn.Module, task: Task, fabric: Fabric, **mixture: Any
 ) -> Objective:
-    """An objective, mixed with the distance to a teacher's answers to the same images.
+    """An objective, mixed with the distance to a teacher's outputs for the same images.
 
     ``mixture`` is that of the ``distillation_loss`` of the task.
     """

@@ -1,4 +1,4 @@
-"""What is said of a training whose numbers are not finite any more."""
+"""Error messages for a training whose numbers are no longer finite."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ __all__ = ["TrainingName"]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingName:
-    """Which of the trainings of a job one is, as messages name it, and where its settings are.
+    """The name of a training in messages, and the section of its settings.
 
     >>> small = TrainingName(what="the training of the small network", section="student.")
     >>> small.at(13, lr=0.05)

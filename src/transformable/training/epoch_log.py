@@ -38,7 +38,7 @@ class EpochLog:
         self._state.seconds += self._clock - before
 
     def close_epoch(self, summary: Row) -> None:
-        """Put one row into the history in the place of all rows of the epoch."""
+        """Replace all rows of the epoch by one row in the history."""
         self._state.history.append(summary)
         self._state.rows, self._state.seconds = [], 0.0
         self._clock = time.perf_counter()

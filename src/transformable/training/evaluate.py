@@ -30,7 +30,7 @@ def evaluate(
     Of a dataset, the test split is used, and its task.
     With fewer than five classes, top-5 is over all of them. ``after_batch`` is called with the
     number of batches done. Several processes share the images, and all get the same result. With a
-    task of one's own (``data.task``) it is ``score`` and the mean of the objective.
+    user's own task (``data.task``) it is ``score`` and the mean of the objective.
 
     >>> from transformable.data import from_tensors
     >>> images = torch.ones(4, 1, 2, 2), torch.tensor([0, 0, 0, 1])

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as a flag that the loops look at, so that they can save first."""
+"""SIGINT and SIGTERM as a flag that the loops check, so that they can save first."""
 
 import signal
 import threading

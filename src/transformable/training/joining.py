@@ -1,9 +1,9 @@
-"""Processes that torchrun has started find each other, also when it has started them again.
+"""Connect the processes that torchrun has started, also after it has restarted them.
 
-All lives of a job share one store, that of torchrun, and what is left there of an earlier life
-would send a process to addresses where nobody is. So the processes of a life agree on a word first,
-and everything else is kept under it. torchrun's own count of restarts will not do: each machine has
-its own.
+All restarts of a job share the key-value store of torchrun, and what an earlier start has left
+there would send a process to dead addresses. So the processes of a start agree on a new prefix
+first, and keep everything else under it. torchrun's own count of restarts does not serve: each
+machine has its own.
 """
 
 import atexit
@@ -21,7 +21,7 @@ POLL_SECONDS = 0.02
 
 
 def join_processes(fabric: Fabric) -> None:
-    """Join the processes that torchrun has started, and launch the fabric, which finds them so."""
+    """Join the processes that torchrun has started, then launch the fabric, which uses them."""
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if world > 1 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
@@ -31,16 +31,16 @@ def join_processes(fabric: Fabric) -> None:
         backend = "nccl" if fabric.device.type == "cuda" else "gloo"
         own = PrefixStore(word, shared)
         torch.distributed.init_process_group(backend, store=own, rank=rank, world_size=world)
-        # or its threads may be there still when the interpreter ends, which aborts the process
+        # or its threads may still run when the interpreter ends, which aborts the process
         atexit.register(torch.distributed.destroy_process_group)
     fabric.launch()
 
 
 def agree_on_word(store: Store, rank: int, world: int, seconds: float = 600.0) -> str:
-    """A new word that all living processes have in common, whatever others have left in the store.
+    """A new prefix that all running processes share, whatever others have left in the store.
 
-    Each says a word of its own. The first answers all words, those of the dead too, with the common
-    one, until all others have said that they have it.
+    Each process writes a random word. The first process answers all words, those of dead processes
+    too, with the common one, until all others have confirmed that they have it.
     """
     own = secrets.token_hex(8)
     if rank:

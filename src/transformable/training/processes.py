@@ -1,4 +1,4 @@
-"""Processes that share the work: what they must have in common, and the end of one of them."""
+"""Processes that share the work: what must be equal in all of them, and what if one ends."""
 
 import hashlib
 import os
@@ -36,8 +36,8 @@ Value = TypeVar("Value")
 
 
 def from_first(fabric: Fabric, make: Callable[[], Value]) -> Value:
-    """What the first process makes, in all of them: for what each would measure a little
-    differently. Processes that are not joined yet have to make it themselves."""
+    """The value that the first process computes, in all processes: for values that each would
+    measure a little differently. Processes that are not joined yet compute it themselves."""
     if not torch.distributed.is_initialized() or fabric.world_size == 1:
         return make()
     made = make() if fabric.global_rank == 0 else None
@@ -113,7 +113,8 @@ def share_state(fabric: Fabric, model: nn.Module) -> None:
 
 @contextmanager
 def explained_loss() -> Iterator[None]:
-    """Inside, the error that another process has ended becomes a ValueError that says so."""
+    """Within the context, a connection that breaks because another process has ended raises a
+    ValueError that says so."""
     try:
         yield
     except RuntimeError as error:
@@ -121,13 +122,13 @@ def explained_loss() -> Iterator[None]:
         if not isinstance(error, torch.distributed.DistError) and "gloo" not in str(error):
             raise
         raise ValueError(
-            "another process of this job has ended; run the same command again to go on from the "
-            "last checkpoint"
+            "another process of this job has ended; run the same command again to continue from "
+            "the last checkpoint"
         ) from error
 
 
 def first_to_speak() -> bool:
-    """Whether this process is the first of all to say why the work ends, so that one does."""
+    """Whether this process is the first to report why the work ends, so that only one does."""
     if not torch.distributed.is_initialized():
         return is_first_process()
     try:
@@ -139,7 +140,7 @@ def first_to_speak() -> bool:
 
 def wait_before_killing(seconds: float = 20.0) -> None:
     """To be called when Fabric has started processes. If one of them dies, Fabric kills the first
-    one within five seconds; give it time to find out itself, and to say so."""
+    one within five seconds; this gives it time to detect and report that itself."""
     for thread in threading.enumerate():
         if isinstance(thread, _ChildProcessObserver):
             kill = thread._terminate_all
@@ -158,7 +159,7 @@ def end_with_parent(seconds: float = 1.0) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(seconds)
-        time.sleep(10 * seconds)  # in which it may find out itself, and say so
+        time.sleep(10 * seconds)  # so that it can detect and report this itself
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

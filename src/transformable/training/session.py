@@ -1,4 +1,4 @@
-"""What passes through every long call: the seed, the devices, the run folder, the progress."""
+"""What every long call is given: the seed, the devices, the run folder, the progress."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -34,7 +34,7 @@ def check_seed(seed: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """How and where a training, a search or a whole job runs; none of it says what is computed.
+    """How and where a training, a search or a whole job runs.
 
     >>> Session(seed=3).seed
     3
@@ -49,15 +49,15 @@ class Session:
     checkpoint_seconds: float = 30.0
     """The longest time between two checkpoints; there is one after each epoch too."""
     progress: Progress = field(default_factory=Progress)
-    """Who is told how far the work is."""
+    """Where the progress of the work is reported."""
     training: TrainingName = field(default_factory=TrainingName)
-    """What a training is called where it fails."""
+    """The name of the training in error messages."""
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
 
     def rank(self) -> dict[str, int]:
-        """Which of the processes this one is, and how many there are, as batches are asked for."""
+        """The rank of this process and the number of processes, as arguments of the batches."""
         return {"rank": self.fabric.global_rank, "world": self.fabric.world_size}
 
     def titled(self, title: str, training: TrainingName | None = None) -> "Session":

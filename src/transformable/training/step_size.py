@@ -1,4 +1,4 @@
-"""A learning rate for a network that is trained already, whoever has trained it."""
+"""A learning rate for a network that is trained already, wherever it was trained."""
 
 import statistics
 from dataclasses import replace
@@ -43,7 +43,7 @@ def with_learning_rate(settings: Settings, network: nn.Module | None) -> Setting
 
 
 def how_chosen(settings: Training, network: nn.Module | None) -> str:
-    """How ``with_learning_rate`` comes to a learning rate, in words; empty if it is given.
+    """How ``with_learning_rate`` chooses a learning rate, in words; empty if it is given.
 
     >>> how_chosen(Training(lr=0), None), how_chosen(Training(lr=0.1), None)
     ('chosen for fresh weights', '')

@@ -36,7 +36,7 @@ class Trained:
     """The scores of the task: ``accuracy`` and ``top5``, or ``score``."""
     n: int
     history: list[dict[str, Any]]
-    """One row an epoch, as in metrics.csv."""
+    """One row per epoch, as in metrics.csv."""
 
     @property
     def accuracy(self) -> float:
@@ -102,8 +102,8 @@ def minimise(
     """Train ``model`` in place by an objective, and test it once at the end.
 
     ``after_epoch`` may change the network after the steps of each epoch. After a search that has
-    trained the network for ``epochs_before``, the learning rate and the order of the images go on
-    where it has stopped: if that is inside of an epoch, the first one here is the rest of it.
+    trained the network for ``epochs_before``, the learning rate and the order of the images
+    continue where it has stopped: if that is inside an epoch, the first one here is its rest.
     """
     fabric, progress, task = session.fabric, session.progress, dataset.task
     size = settings.batch_size
@@ -189,7 +189,7 @@ def learning_rate(step: int, *, total: int, warmup: int, peak: float) -> float:
 
 
 def lr_schedule(settings: Training, steps: int, epochs: float) -> Callable[[int], float]:
-    """The learning rate as a function of the step, over so many epochs of so many steps.
+    """The learning rate as a function of the step, over ``epochs`` of ``steps`` each.
 
     >>> lr_at = lr_schedule(Training(lr=1.0, warmup_epochs=0), steps=3, epochs=2)
     >>> [round(lr_at(step), 2) for step in range(6)]
@@ -249,7 +249,7 @@ def seed_step(fabric: Fabric, purpose: str, seed: int, step: int) -> None:
 
 
 def split_batch(x: Tensor, y: Tensor, parts: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """The images and labels of a batch in so many parts, or in as many as there are images."""
+    """The images and labels of a batch in ``parts``, or in as many as there are images."""
     return zip(x.chunk(parts), y.chunk(parts), strict=True)
 
 
@@ -284,7 +284,7 @@ def _read_losses(session: Session, lr: float, rows: list[Row]) -> list[Row]:
     for row, (loss, *_) in zip(rows, sums, strict=True):
         if not math.isfinite(loss):
             first = row["step"] == 1
-            fix = "look at the images and the objective" if first else training.advice
+            fix = "check the images and the objective" if first else training.advice
             step = training.at(row["step"], lr)
             raise ValueError(f"the loss is not a finite number at {step}; {fix}")
     return [dict(zip((*names, "seen"), values, strict=True)) for values in sums]
