@@ -380,6 +380,8 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         assert summary in overview
     assert main(["train", "--help"]) == 0
     assert "Passes over the training set" in capsys.readouterr().out
+    assert main(["status", "--help"]) == 0
+    assert "default: None" not in capsys.readouterr().out  # its RUN_DIR must be given
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("tas ")
 

@@ -28,6 +28,8 @@ def export(options: Export, command: str) -> Outcome:
         raise ValueError("nothing to export: give the folder of a finished run")
     folder = Path(options.run)
     source = trained_on(folder, options.data, options.data_dir)
+    if not (folder / "result.json").is_file():
+        raise ValueError(f"run {folder} is not finished; run its command again to continue")
     place = network_folder(folder)
     blueprint = Blueprint.read(place)
     if options.model is not None:
@@ -38,8 +40,6 @@ def export(options: Export, command: str) -> Outcome:
     path, out = place / "shape.json", Path(options.out) if options.out else folder / "export"
     shape = Shape.read(path) if path.is_file() else None
     images = comparison_images(dataset)
-    if not (folder / "result.json").is_file():
-        raise ValueError(f"run {folder} is not finished; run its command again to continue")
     result = export_network(model, out, images, blueprint=blueprint, shape=shape)
     params = sum(parameter.numel() for parameter in model.parameters())
     summary = {"params": params, "macs": None, **source, **read_json(folder / "result.json")}

@@ -38,7 +38,7 @@ class Export(QueryOptions):
     Each file is read back and compared with the network on images of the test set.
     """
 
-    run: Annotated[Positional[str | None], arg(metavar="RUN_DIR")] = None
+    run: Annotated[Positional[str | None], arg(metavar="RUN_DIR", help_behavior_hint="")] = None
     """Folder of a finished run of tas prune, distill or train."""
     out: Folder = None
     """Where the files go (default: RUN_DIR/export)."""
@@ -60,7 +60,7 @@ class Report(QueryOptions):
     """Explain a run of tas prune, compare or sweep: report.html, one file for a browser, and a
     short version of it (summary.md, or results.md with results.csv)."""
 
-    run: Annotated[Positional[str | None], arg(metavar="RUN_DIR")] = None
+    run: Annotated[Positional[str | None], arg(metavar="RUN_DIR", help_behavior_hint="")] = None
     """Folder of a finished run of tas prune, compare or sweep."""
 
 
@@ -70,7 +70,7 @@ class Status(QueryOptions):
     metrics, and whether its process is alive; for a comparison or a sweep, of all trials. It only
     reads; the run is not affected."""
 
-    run: Annotated[Positional[str | None], arg(metavar="RUN_DIR")] = None
+    run: Annotated[Positional[str | None], arg(metavar="RUN_DIR", help_behavior_hint="")] = None
     """Folder of any run, whether it is running or not."""
 
 
@@ -78,7 +78,7 @@ class Status(QueryOptions):
 class Evaluate(QueryOptions):
     """Accuracy on the test set: of a run folder, or of a network with a weights file."""
 
-    run: Annotated[Positional[str | None], arg(metavar="RUN_DIR")] = None
+    run: Annotated[Positional[str | None], arg(metavar="RUN_DIR", help_behavior_hint="")] = None
     """Folder of a finished run, which has the network, the weights and the dataset."""
     model: Text = None
     """Name of a network, timm:NAME, torchvision:NAME, or path.py:factory, a file that is run; for a

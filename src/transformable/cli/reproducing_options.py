@@ -34,7 +34,7 @@ class Reproduce(QueryOptions):
     ResNet-20 on digits, one epoch of everything, to see that it runs.
     """
 
-    what: Annotated[Positional[str | None], arg(metavar="TABLE")] = None
+    what: Annotated[Positional[str | None], arg(metavar="TABLE", help_behavior_hint="")] = None
     """table1, table2, table3, table4, figure4, or all; table2-steps is the time and memory of a
     search step alone, which need no training."""
     scale: ScaleName = "small"
