@@ -22,6 +22,7 @@ from typing import NamedTuple, get_args
 import torch
 import torch.nn.functional as F
 
+from transformable.cli.allocator import keep_memory
 from transformable.costing.budget import Budget
 from transformable.models import build
 from transformable.searching.search import make_supernet
@@ -69,6 +70,7 @@ def main() -> None:
         way = Way(align, int(select), shared == "True")
         print(peak_memory(make(args.models[0], way, *batch(args.models[0], args))))
         return
+    keep_memory()  # as the commands do
     print(f"{torch.get_num_threads()} threads, {args.rounds} rounds\n")
     print("| network | batch | candidates | plain, ms | time | memory |")
     print("| --- | --- | --- | --- | --- | --- |")

@@ -61,6 +61,8 @@ class MixedLayer(nn.Module):
             return F.linear(x, matrix, shift) if matrix.ndim == 2 else x * matrix
         if matrix.ndim == 1:
             return mask_channels(x, matrix)
+        if x.ndim == 4:
+            return F.conv2d(x, matrix[:, :, None, None], shift)
         return F.conv1d(x.flatten(2), matrix[:, :, None], shift).view(x.shape)
 
 
