@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -84,12 +85,17 @@ def test_sizes_are_measured_around_a_shape() -> None:
     assert found["stages.1.2.conv1"].abs().max() < 1e-6  # a block that is dropped
 
 
-def test_a_missing_block_counts_four_times_what_it_changes() -> None:
+@pytest.mark.parametrize(("whole", "sharpness"), [(10.0, 8.0), (0.9, 50.0)])
+def test_logits_are_of_what_a_size_changes_and_a_block_counts_four_times(
+    whole: float, sharpness: float
+) -> None:
+    """The less the whole shape of the budget changes, the more each of its sizes counts."""
     net, space = network()
     sensitivities, budget = measured(net, space, torch.randn(4, 3, 8, 8)), tas.Budget.of(0.9, space)
     changes = {name: torch.zeros(len(sizes)) for name, sizes in space.candidates.items()}
     changes["stages.1"][0] = changes["stages.1.0.conv1"][0] = 0.2
     sensitivities.around = lambda shape: changes  # type: ignore[method-assign]
+    sensitivities._distance = lambda shape: torch.tensor(whole)  # type: ignore[method-assign]
     logits = sensitivities.logits(budget, space.full)
 
     def saved(kind: str, name: str) -> float:
@@ -103,8 +109,8 @@ def test_a_missing_block_counts_four_times_what_it_changes() -> None:
     price = gained("stages.0") / saved("depths", "stages.0")  # of a stage that changes nothing
     block = price * saved("depths", "stages.1") - gained("stages.1")
     layer = price * saved("widths", "stages.1.0.conv1") - gained("stages.1.0.conv1")
-    assert math.isclose(layer, 8 * 0.2, rel_tol=1e-4)
-    assert math.isclose(block, 4 * 8 * 0.2, rel_tol=1e-4)
+    assert math.isclose(layer, sharpness * 0.2, rel_tol=1e-4)
+    assert math.isclose(block, 4 * sharpness * 0.2, rel_tol=1e-4)
 
 
 def test_the_target_falls_to_the_budget() -> None:
@@ -146,8 +152,8 @@ def test_without_an_epoch_the_shape_is_that_of_the_sensitivities() -> None:
         given.dataset.train, images_to_measure(space, len(given.dataset.train)), 0
     ).images
     rows = measured(found.model, space, images).logits(budget, space.full)
-    for name, row in rows.items():
-        assert torch.allclose(found.probabilities[name], row.double().softmax(0), atol=1e-5), name
+    for name, row in rows.items():  # a fresh network changes little: large logits of small changes
+        assert torch.allclose(found.probabilities[name], row.double().softmax(0), atol=1e-3), name
     assert budget.holds(found.derived.cost)
     # what was not trained is the network itself, its channels sorted
     small = found.network.eval()

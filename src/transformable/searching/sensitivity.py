@@ -18,7 +18,8 @@ __all__ = ["Sensitivities", "changed", "divergence", "images_to_measure", "round
 
 MOST, LEAST = 96, 16  # images for each size
 SHARE = 0.5  # of the training images, for one forward pass of all sizes together
-SHARPNESS = 8.0  # by how much a logit falls if the answers change by one nat
+SHARPNESS = 8.0  # by how much a logit falls if the answers change by one nat, at least
+OF_ALL = 45.0  # and by how much if they change as much as with the whole shape (docs/results.md)
 BLOCK = 4.0  # how much more a change counts that a missing block makes (docs/results.md)
 FALL = 0.7  # the target falls to no less than this share of what it was before
 BISECTIONS = 50
@@ -99,7 +100,8 @@ class Sensitivities:
         for i in range(1, count + 1):
             priced = _PricedSizes(self._weighed(shape), self.space, shape, budget)
             shape = priced.best(first * (budget.value / first) ** (i / count))
-        return priced.logits()
+        # where answers change little, noise would decide a search that starts undecided
+        return priced.logits(max(SHARPNESS, OF_ALL / max(1e-3, float(self._distance(shape)))))
 
     def _weighed(self, shape: Shape) -> dict[str, Tensor]:
         """What `around` measures, with more weight on blocks: what a narrower layer loses, a short
@@ -151,12 +153,12 @@ class _PricedSizes:
 
         return shape(_lowest(lambda price: self.budget.cost(self.space, shape(price)) <= target))
 
-    def logits(self) -> dict[str, Tensor]:
+    def logits(self, sharpness: float) -> dict[str, Tensor]:
         """Logits by the lowest price at which the expected cost is inside the budget."""
         expectation = Expectation(self.space)
 
         def logits(price: float) -> dict[str, Tensor]:
-            return {name: -SHARPNESS * row for name, row in self._sums(price).items()}
+            return {name: -sharpness * row for name, row in self._sums(price).items()}
 
         def affordable(price: float) -> bool:
             rows = {name: row.double().softmax(0) for name, row in logits(price).items()}
