@@ -35,7 +35,7 @@ def test_out_of_memory(
     assert main([*train, "--epochs=3", "--checkpoint-seconds=0", "--out=run", "--json"]) == 2
     assert capsys.readouterr().err == (
         "tas: error: out of memory; the last checkpoint is whole: run the same command again to "
-        "go on when there is more, or use --accumulate or a smaller --batch-size in another "
+        "continue when there is more, or use --accumulate or a smaller --batch-size in another "
         "--out\n"
     )
     saved = read_checkpoint(tmp_path / "run")
