@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .channel_matrix import ChannelMatrix
-from .fused_ops import is_full_precision, uses_batch_statistics
+from .fused_ops import as_kernel, channel_products, is_full_precision, uses_batch_statistics
 
 __all__ = ["is_expanding", "merges", "pointwise_norm_mix"]
 
@@ -59,6 +59,7 @@ def pointwise_norm_mix(
     """
     if layer.stride != (1, 1):
         x = x[:, :, :: layer.stride[0], :: layer.stride[1]]
+    x = x.contiguous(memory_format=torch.channels_last)
     weight, shift = layer.weight.flatten(1), mix.shift
     if shift is None:
         shift = weight.new_zeros(len(weight))
@@ -82,22 +83,19 @@ class PointwiseNormMix(torch.autograd.Function):
         norm: nn.BatchNorm2d,
         relu: bool,
     ) -> Tensor:
-        pixels = _rows(x)
-        mean = pixels.mean(0)
+        count = x.numel() // x.shape[1]
+        mean = x.mean((2, 3)).mean(0)
         # centred first: else large means would cancel, and with them the precision of K
-        centred = pixels - mean
-        spread = weight @ (centred.t() @ centred).div_(len(pixels))  # W K
+        centred = x - mean.view(-1, 1, 1)
+        spread = weight @ channel_products(centred, centred).div_(count)  # W K
         del centred
         variance = torch.linalg.vecdot(spread, weight).clamp_(min=0)
-        _update_statistics(norm, weight @ mean, variance, len(pixels))
+        _update_statistics(norm, weight @ mean, variance, count)
         scale = (variance + norm.eps).rsqrt_()
         normalised = weight * scale[:, None]
         merged = ChannelMatrix(values, None, columns).times(normalised)
-        size = x.shape[0], len(merged), *x.shape[2:]
-        layout = torch.channels_last
-        out = torch.empty(size, dtype=x.dtype, device=x.device, memory_format=layout)
         bias = torch.addmv(shift, merged, mean, alpha=-1)
-        torch.addmm(bias, pixels, merged.t(), out=_rows(out))
+        out = torch.conv2d(x, as_kernel(merged), bias)
         if relu:
             out.relu_()
         ctx.save_for_backward(
@@ -112,9 +110,9 @@ class PointwiseNormMix(torch.autograd.Function):
         grad = grad.contiguous(memory_format=torch.channels_last)
         if out is not None:
             grad = torch.ops.aten.threshold_backward(grad, out, 0)
-        grads, pixels = _rows(grad), _rows(x)
-        sums = grads.sum(0)
-        merged_grad = (grads.t() @ pixels).addr_(sums, mean, alpha=-1)
+        count = x.numel() // x.shape[1]
+        sums = grad.sum((2, 3)).sum(0)
+        merged_grad = channel_products(grad, x).addr_(sums, mean, alpha=-1)
         values_grad, normalised_grad = ChannelMatrix(values, None, columns).times_backward(
             weight * scale[:, None], merged_grad
         )
@@ -123,10 +121,10 @@ class PointwiseNormMix(torch.autograd.Function):
         x_grad = weight_grad = None
         if ctx.needs_input_grad[0]:
             # grads A + (x - m) W^T diag(slope / n) W, less the mean over the n pixels
-            square = weight.t() @ (weight * (slope / len(pixels))[:, None])
-            offset = torch.addmv(square @ mean, merged.t(), sums, alpha=1 / len(pixels)).neg_()
-            x_grad = torch.empty_like(x, memory_format=torch.channels_last)
-            torch.addmm(offset, pixels, square, out=_rows(x_grad)).addmm_(grads, merged)
+            square = weight.t() @ (weight * (slope / count)[:, None])
+            offset = torch.addmv(square @ mean, merged.t(), sums, alpha=1 / count).neg_()
+            x_grad = torch.conv2d(x, as_kernel(square), offset)
+            x_grad.add_(torch.conv2d(grad, as_kernel(merged.t().contiguous())))
         if ctx.needs_input_grad[1]:
             weight_grad = normalised_grad.mul_(scale[:, None]).addcmul_(spread, slope[:, None])
         return x_grad, weight_grad, values_grad, sums, None, None, None
@@ -141,8 +139,3 @@ def _update_statistics(norm: nn.BatchNorm2d, mean: Tensor, variance: Tensor, cou
     norm.running_mean.lerp_(mean.to(norm.running_mean), norm.momentum)
     unbiased = variance.to(norm.running_var) * (count / max(1, count - 1))
     norm.running_var.lerp_(unbiased, norm.momentum)
-
-
-def _rows(x: Tensor) -> Tensor:
-    """(pixel, channel); of a channels-last tensor the same memory."""
-    return x.permute(0, 2, 3, 1).reshape(-1, x.shape[1])
