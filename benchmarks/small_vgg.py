@@ -1,5 +1,7 @@
 """A VGG of six convolutions for small images: a network without stages, to be pruned.
 
+Its teacher:
+
     tas train --model benchmarks/small_vgg.py:vgg --data cifar10:16 --data-dir DIR --epochs 12
 """
 
