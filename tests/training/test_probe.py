@@ -160,6 +160,7 @@ def test_what_a_search_does_before_its_first_step_is_counted() -> None:
     measured.logits(budget, space.full)
     forward = measured.forward_images - count
     assert phases["measuring"].images == pytest.approx(forward * 0.75, rel=0.01)
+    assert not phases["measuring"].decoded  # by the same images, which are read once
     assert phases["measuring"].at_once == count  # each network computes all of its images at once
 
 

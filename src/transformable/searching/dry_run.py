@@ -87,8 +87,15 @@ def search_phases(
             measured += mean * rounds(budget, cost) * count
             cost = round(budget.value)
         of_each = min(images_to_measure(space, len(dataset.train)), len(dataset.train))
+        # all networks are measured by the same images, which are read once
         phases.append(
-            Phase(name="measuring", step=measure, images=measured * of_each, at_once=of_each)
+            Phase(
+                name="measuring",
+                step=measure,
+                images=measured * of_each,
+                at_once=of_each,
+                decoded=False,
+            )
         )
         if settings.sort:
             chunk = min(SAMPLE // 8, at_once)
