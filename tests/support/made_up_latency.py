@@ -19,12 +19,17 @@ def made_up_latency(model: nn.Module, space: Space) -> Latency:
             part,
             _surface(part, space, "equal"),
             _surface(part, space, "un") if part.is_add else None,
+            _surface(part, space, "odd") if part.is_matrix and not _sums(part, space) else None,
         )
         for part in find_parts(model, space)
     ]
     latency = Latency(conditions=HERE, full=0.0, constant=1234.5, parts=parts)
     full = latency.cost(space, space.full)
     return Latency(conditions=HERE, full=full, constant=1234.5, parts=parts)
+
+
+def _sums(part: Part, space: Space) -> bool:
+    return any(i is not None and is_sum(space.layouts[i]) for i in (part.ins, part.outs))
 
 
 def _surface(part: Part, space: Space, which: str) -> Surface:

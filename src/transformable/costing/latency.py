@@ -19,9 +19,13 @@ from ..tracing.space import Space
 from .possible_masks import PossibleMasks
 from .terms import Term
 
-__all__ = ["Conditions", "Latency", "Surface", "TimedPart", "is_sum"]
+__all__ = ["ALIGNED", "Conditions", "Latency", "Surface", "TimedPart", "is_sum", "whole_blocks"]
 
 Floats = NDArray[np.float64]
+
+ALIGNED = 4
+"""onnxruntime computes convolutions in blocks of channels only if their inputs are a multiple of
+this."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,23 +55,43 @@ class Surface:
     ins: tuple[int, ...]
     outs: tuple[int, ...]
     times: Floats
+    block: int = 1
+    """Channels that are computed together: a width takes as long as the next multiple of this."""
 
     def at(self, ins: Sequence[float], outs: Sequence[float]) -> Floats:
         """The times of all pairs of these widths."""
-        rows, columns = hats(self.ins, ins), hats(self.outs, outs)
+        rows, columns = (
+            hats(knots, whole_blocks(widths, self.block))
+            for knots, widths in ((self.ins, ins), (self.outs, outs))
+        )
         times: Floats = rows @ self.times @ columns.T
         return times
 
     def to_dict(self) -> dict[str, Any]:
-        return {"ins": list(self.ins), "outs": list(self.outs), "times": self.times.tolist()}
+        return {
+            "ins": list(self.ins),
+            "outs": list(self.outs),
+            "times": self.times.tolist(),
+            "block": self.block,
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         times = np.asarray(values["times"], dtype=np.float64)
-        surface = cls(tuple(values["ins"]), tuple(values["outs"]), times)
+        surface = cls(tuple(values["ins"]), tuple(values["outs"]), times, int(values["block"]))
         if times.shape != (len(surface.ins), len(surface.outs)) or not np.isfinite(times).all():
             raise ValueError("a surface has a finite time for each pair of its widths")
         return surface
+
+
+def whole_blocks(widths: Sequence[float] | Floats, block: int) -> Floats:
+    """The widths, each rounded up to a multiple of the block.
+
+    >>> whole_blocks((3, 16, 17), 16).tolist()
+    [16.0, 16.0, 32.0]
+    """
+    rounded: Floats = np.ceil(np.asarray(widths, dtype=np.float64) / block) * block
+    return rounded
 
 
 def hats(knots: Sequence[int], widths: Sequence[float] | Floats) -> Floats:
@@ -107,14 +131,26 @@ class TimedPart:
     surface: Surface
     unequal: Surface | None = None
     """For an add, its time if its operands have different channels."""
+    unaligned: Surface | None = None
+    """Its time if it does not read a multiple of `ALIGNED` channels, where that is another."""
 
     def time(self, masks: Sequence[int]) -> float:
         """Its time in the network of a shape with these masks."""
         ins, outs = (None if i is None else masks[i] for i in (self.ins, self.outs))
-        differ = self.unequal is not None and ins != outs
-        surface = self.unequal if differ and self.unequal is not None else self.surface
         widths = ([0 if mask is None else mask.bit_count()] for mask in (ins, outs))
-        return float(surface.at(*widths)[0, 0])
+        if self.unequal is not None and ins != outs:
+            return float(self.unequal.at(*widths)[0, 0])
+        return float(self._at(*widths)[0, 0])
+
+    def _at(self, ins: Sequence[float], outs: Sequence[float]) -> Floats:
+        """The times of all pairs of these widths, for an add those of equal operands."""
+        times = self.surface.at(ins, outs)
+        if self.unaligned is None:
+            return times
+        # a layer that treats each channel by itself has only outputs
+        read = np.asarray(outs)[None] if self.ins is None else np.asarray(ins)[:, None]
+        chosen: Floats = np.where(read % ALIGNED == 0, times, self.unaligned.at(ins, outs))
+        return chosen
 
     def terms(self, masks: PossibleMasks) -> Iterator[Term]:
         """Its time as a sum of terms, each over the masks of two layouts."""
@@ -130,7 +166,7 @@ class TimedPart:
             return
         for ins, points_in, weights_in in _pieces(masks, self.ins):
             for outs, points_out, weights_out in _pieces(masks, self.outs):
-                times = weights_in @ self.surface.at(points_in, points_out) @ weights_out.T
+                times = weights_in @ self._at(points_in, points_out) @ weights_out.T
                 yield self._term(ins, outs, times)
 
     def _term(self, ins: int | None, outs: int | None, times: Floats) -> Term:

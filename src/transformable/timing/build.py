@@ -4,13 +4,13 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import nn
 
-from ..costing.latency import Conditions, Floats, Latency, Surface, TimedPart, is_sum
+from ..costing.latency import ALIGNED, Conditions, Floats, Latency, Surface, TimedPart, is_sum
 from ..tracing.space import Space
 from .fit import fit_surface, fit_total
 from .parts import Part, find_parts, timed_part
@@ -24,6 +24,7 @@ LEVELS, FEW_LEVELS = 7, 5
 SLOW = 20.0  # milliseconds; a slower network is measured at fewer levels
 NOISY = 0.15
 RANDOM_WEIGHT = 4.0
+Case = Literal["usual", "unequal", "unaligned"]
 NOTHING = Surface((0,), (0,), np.zeros((1, 1)))
 
 
@@ -89,30 +90,41 @@ def _fit(
     parts: Sequence[Part], samples: Sequence[Sample], space: Space, conditions: Conditions
 ) -> Latency:
     """Times by kind of part, corrected so that they add up to the times of whole networks."""
-    surfaces = _surfaces(parts, samples, space)
+    surfaces = _surfaces(parts, samples, space, in_blocks=conditions.runtime == "onnxruntime")
     timed = []
     for part in parts:
-        equal, unequal = (surfaces.get((part.kind, differ)) for differ in (False, True))
-        differing = (unequal or equal or NOTHING) if part.is_add else None
-        timed.append(timed_part(part, equal or unequal or NOTHING, differing))
+        usual, unequal, unaligned = (surfaces.get((part.kind, case)) for case in get_args(Case))
+        surface = usual or unequal or unaligned or NOTHING
+        differing = (unequal or surface) if part.is_add else None
+        timed.append(timed_part(part, surface, differing, unaligned))
     return _corrected(parts, timed, samples, space, conditions)
 
 
 def _surfaces(
-    parts: Sequence[Part], samples: Sequence[Sample], space: Space
-) -> dict[tuple[str, bool], Surface]:
-    """The surface of each kind of part, and of adds whose operands differ."""
-    found: dict[tuple[str, bool], list[tuple[int, int, float]]] = defaultdict(list)
+    parts: Sequence[Part], samples: Sequence[Sample], space: Space, *, in_blocks: bool
+) -> dict[tuple[str, Case], Surface]:
+    """The surface of each kind of part, and others for adds whose operands differ and, if layers
+    are computed in blocks of channels, for layers whose inputs are no multiple of `ALIGNED`."""
+    found: dict[tuple[str, Case], list[tuple[int, int, float]]] = defaultdict(list)
     linear: dict[str, tuple[bool, bool]] = defaultdict(lambda: (False, False))
     for part in parts:
         ins, outs = (i is not None and is_sum(space.layouts[i]) for i in (part.ins, part.outs))
         before = linear[part.kind]
         linear[part.kind] = before[0] or ins, before[1] or outs
+    for part in parts:
         for sample in samples:
             if part.name in sample.nodes:
                 at = _place(part, sample.masks)
                 row = at.ins, at.outs, max(1.0, sample.nodes[part.name])
-                found[part.kind, at.unequal].append(row)
+                case: Case = "unequal" if at.unequal else "usual"
+                if (
+                    in_blocks
+                    and part.is_matrix
+                    and at.read % ALIGNED
+                    and not any(linear[part.kind])
+                ):
+                    case = "unaligned"
+                found[part.kind, case].append(row)
     return {key: fit_surface(rows, linear=linear[key[0]]) for key, rows in found.items()}
 
 
@@ -122,11 +134,15 @@ class _Place(NamedTuple):
     ins: int
     outs: int
     unequal: bool
+    read: int
+    """Channels that it reads; a layer that treats each by itself has only outputs."""
 
 
 def _place(part: Part, masks: Sequence[int]) -> _Place:
     ins, outs = (0 if i is None else masks[i] for i in (part.ins, part.outs))
-    return _Place(ins.bit_count(), outs.bit_count(), part.is_add and ins != outs)
+    read = outs if part.ins is None else ins
+    unequal = part.is_add and ins != outs
+    return _Place(ins.bit_count(), outs.bit_count(), unequal, read.bit_count())
 
 
 class _Columns:
@@ -210,4 +226,6 @@ def _with_factors(part: Part, own: TimedPart, columns: _Columns, factors: Floats
         return Surface(ins, (0, 1), np.array(times))
 
     unequal = factored(own.unequal, True) if part.is_add else None
-    return replace(own, surface=factored(own.surface, False), unequal=unequal)
+    unaligned = None if own.unaligned is None else factored(own.unaligned, False)
+    surface = factored(own.surface, False)
+    return replace(own, surface=surface, unequal=unequal, unaligned=unaligned)

@@ -3,15 +3,17 @@
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
+from operator import itemgetter
 
 import numpy as np
 from scipy.optimize import nnls
 
-from ..costing.latency import Floats, Surface, hats
+from ..costing.latency import Floats, Surface, hats, whole_blocks
 
 __all__ = ["fit_surface", "fit_total"]
 
 KNOTS = 8
+BLOCKS = (1, 8, 16)  # channels that one instruction of a processor computes
 ROUNDS = 3
 FAR = 4.0  # times the usual error
 SMOOTHING = 0.02  # weight of a change of slope, relative to that of the error of a sample
@@ -22,14 +24,27 @@ def fit_surface(samples: Sequence[tuple[int, int, float]], *, linear: tuple[bool
     samples with the same widths, the median counts.
 
     Between and beyond the samples it is as straight as possible; it has one slope in a direction
-    that is ``linear``.
+    that is ``linear``. If none is, it may also rise in steps of a block of channels, whichever
+    block fits best.
 
     >>> samples = [(i, o, 5.0 + i * o) for i in (4, 8) for o in (4, 8, 16)]
     >>> fit_surface(samples, linear=(False, False)).at([8], [16]).round(2).tolist()
     [[133.0]]
+    >>> steps = [(16, o, 5.0 + -(-o // 16)) for o in range(3, 100, 7)]
+    >>> fit_surface(steps, linear=(False, False)).block
+    16
     """
-    places: dict[tuple[int, int], list[float]] = defaultdict(list)
-    for inputs, outputs, nanoseconds in samples:
+    blocks = (1,) if any(linear) else BLOCKS
+    return min((_fitted(samples, linear, block) for block in blocks), key=itemgetter(0))[1]
+
+
+def _fitted(
+    samples: Sequence[tuple[int, int, float]], linear: tuple[bool, bool], block: int
+) -> tuple[float, Surface]:
+    """The surface with a block, and the mean size of its relative errors."""
+    places: dict[tuple[float, float], list[float]] = defaultdict(list)
+    for *widths, nanoseconds in samples:
+        inputs, outputs = whole_blocks(widths, block)
         places[inputs, outputs].append(nanoseconds)
     ins, outs = np.array(list(places), dtype=np.float64).T
     times = np.array([statistics.median(each) for each in places.values()])
@@ -44,7 +59,9 @@ def fit_surface(samples: Sequence[tuple[int, int, float]], *, linear: tuple[bool
     matrix = np.concatenate([design * (counts / times)[:, None], weight * bends / level])
     values = np.concatenate([counts, np.zeros(len(bends))])
     found = np.linalg.lstsq(matrix, values, rcond=None)[0].reshape(size)
-    return Surface(knots[0], knots[1], np.maximum(found, 0.0))
+    surface = Surface(knots[0], knots[1], np.maximum(found, 0.0), block)
+    errors = [float(surface.at([i], [o])[0, 0]) / time - 1 for i, o, time in samples]
+    return float(np.mean(np.abs(errors))), surface
 
 
 def _knots(widths: Floats, linear: bool) -> tuple[int, ...]:

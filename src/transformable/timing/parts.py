@@ -42,7 +42,12 @@ class Part:
         return self.kind.partition(",")[0]
 
 
-def timed_part(part: Part, surface: Surface, unequal: Surface | None) -> TimedPart:
+def timed_part(
+    part: Part,
+    surface: Surface,
+    unequal: Surface | None = None,
+    unaligned: Surface | None = None,
+) -> TimedPart:
     """A part with its times."""
     return TimedPart(
         name=part.name,
@@ -53,6 +58,7 @@ def timed_part(part: Part, surface: Surface, unequal: Surface | None) -> TimedPa
         original_only=part.original_only,
         surface=surface,
         unequal=unequal,
+        unaligned=unaligned,
     )
 
 

@@ -23,7 +23,8 @@ from .timer import shape_timer
 
 __all__ = ["Table", "conditions_here", "find_latency", "read_table", "write_table"]
 
-VERSION = 1
+VERSION = 2
+SURFACES = ("surface", "unequal", "unaligned")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,8 +126,9 @@ def write_table(path: Path, table: Table, space: Space) -> None:
         "seconds": table.seconds,
         "parts": {
             part.name: {
-                "surface": part.surface.to_dict(),
-                **({} if part.unequal is None else {"unequal": part.unequal.to_dict()}),
+                case: surface.to_dict()
+                for case in SURFACES
+                if (surface := getattr(part, case)) is not None
             }
             for part in latency.parts
         },
@@ -156,8 +158,10 @@ def _table(content: dict[str, Any], path: Path, model: nn.Module, space: Space) 
     parts = []
     for part in find_parts(model, space):
         own = content["parts"][part.name]
-        unequal = Surface.from_dict(own["unequal"]) if part.is_add else None
-        parts.append(timed_part(part, Surface.from_dict(own["surface"]), unequal))
+        surfaces = {case: Surface.from_dict(own[case]) for case in SURFACES if case in own}
+        if part.is_add != ("unequal" in surfaces):
+            raise KeyError(part.name)
+        parts.append(timed_part(part, **surfaces))
     latency = Latency(
         conditions=Conditions(**content["conditions"]),
         full=float(content["full"]),
