@@ -112,6 +112,18 @@ def test_interrupted_in_the_middle_and_continued(
     assert "<td>tas-width</td>" in (folder / "r" / "table3.html").read_text()
 
 
+def test_search_steps_that_were_measured_are_not_planned(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["reproduce", "table2-steps", *OPTIONS, "--dry-run", "--out=r"]
+    assert main(arguments) == 0
+    assert "1 search step for each |I| of table 2" in capsys.readouterr().out
+    Path("r", "table2-steps").mkdir(parents=True)
+    Path("r", "table2-steps", "result.json").write_text("{}")
+    assert main(arguments) == 0
+    assert "search step" not in capsys.readouterr().out
+
+
 def test_figure4_is_eight_searches_a_table_of_numbers_and_a_picture(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

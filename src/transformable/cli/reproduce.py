@@ -108,6 +108,10 @@ class Reproduction:
         """Whether the search steps of table 2 are measured."""
         return bool({"table2", STEPS} & set(self.options.targets()))
 
+    @property
+    def _has_steps(self) -> bool:
+        return (self.out / STEPS / "result.json").exists()
+
     def _runs(self, study: Study) -> StudyRuns:
         return StudyRuns(
             options=self.options,
@@ -137,7 +141,7 @@ class Reproduction:
                 "out": str(self.out),
             },
             works=works,
-            steps=self.scale.steps if self.counts_steps else 0,
+            steps=self.scale.steps if self.counts_steps and not self._has_steps else 0,
         )
 
     def run(self, progress: Progress) -> dict[str, dict[str, str]]:
@@ -200,7 +204,7 @@ class PlanOutcome(Outcome):
 
     works: Sequence[Work]
     steps: int
-    """Search steps that are measured for each |I| of table 2."""
+    """Search steps that are still to be measured for each |I| of table 2."""
 
     def show(self) -> Group:
         table = RichTable()
