@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import transformable as tas
+from support.made_up_latency import made_up_latency
 from support.networks import NETWORKS
 from support.timed_by_law import time_by_law
 from transformable.costing.latency import ALIGNED, Conditions
@@ -20,7 +21,7 @@ from transformable.slimming.slim import slim, slim_graph
 from transformable.timing import build, divisors, samples, table_file, timer
 from transformable.timing.parts import find_parts
 from transformable.timing.runtimes import node_times, whole_call
-from transformable.timing.stopwatch import time_calls
+from transformable.timing.stopwatch import Timing, time_calls
 
 HERE = Conditions(machine="here")
 
@@ -130,6 +131,23 @@ def test_nodes_and_the_whole_are_timed() -> None:
         assert time_calls({"a": call}, rounds=5)["a"].median_ms > 0
 
 
+def test_other_work_on_the_machine_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has tripled most times of the small network, and none of the full one's."""
+    timed = {
+        "small": Timing(low_ms=0.5, median_ms=1.5, high_ms=1.6),
+        "full": Timing(low_ms=1.0, median_ms=1.1, high_ms=1.2),
+    }
+    for module in (timer, samples):
+        monkeypatch.setattr(module, "time_calls", lambda *_, **__: timed)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 4)).eval()
+    space = tas.Space.trace(model, (3, 8, 8))
+    latency = made_up_latency(model, space)
+    assert timer.shape_timer(model, space, latency)(space.full) == 0.5 * latency.full
+    x = torch.rand(1, 3, 8, 8)
+    sample = samples.take_sample(model, space, space.full, "torch", x, lambda: None)
+    assert (sample.total, sample.full) == (5e5, 1e6)
+
+
 def table(by_law: None, path: Path | None = None) -> Any:
     model = NETWORKS["vgg"][0]()
     space = tas.Space.trace(model, (3, 16, 16))
@@ -192,7 +210,7 @@ def test_multiples_that_pay(steps: int, divisor: int, monkeypatch: pytest.Monkey
 
     def timed(calls: Mapping[str, Any]) -> dict[str, Any]:
         return {
-            n: SimpleNamespace(median_ms=1 + 0.1 * -(-call.width // steps) * steps)
+            n: SimpleNamespace(low_ms=1 + 0.1 * -(-call.width // steps) * steps)
             for n, call in calls.items()
         }
 

@@ -94,7 +94,7 @@ def _ratio(
             own = _with_outputs(module, layer, width)
             x = torch.randn(conditions.batch, own.in_channels, *image, device=device)
             calls[str(width)] = whole_call(conditions.runtime, own, x)
-        timed = {int(name): t.median_ms for name, t in time_calls(calls).items()}
+        timed = {int(name): t.low_ms for name, t in time_calls(calls).items()}
     return sum(timed[w] for w in multiples) / sum(timed[w] for w in below)
 
 

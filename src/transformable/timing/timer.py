@@ -38,7 +38,7 @@ def shape_timer(
                     for name, network in (("full", model), ("small", slim(model, space, shape)))
                 }
                 timed = time_calls(calls, rounds=ROUNDS)
-            known[key] = latency.full * timed["small"].median_ms / timed["full"].median_ms
+            known[key] = latency.full * timed["small"].low_ms / timed["full"].low_ms
         return known[key]
 
     return measure
