@@ -1,6 +1,7 @@
 """Tables of latencies from networks whose times follow a law, which the tables must find."""
 
 import itertools
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -146,6 +147,18 @@ def test_other_work_on_the_machine_does_not_count(monkeypatch: pytest.MonkeyPatc
     x = torch.rand(1, 3, 8, 8)
     sample = samples.take_sample(model, space, space.full, "torch", x, lambda: None)
     assert (sample.total, sample.full) == (5e5, 1e6)
+
+
+def test_more_threads_than_processors_are_refused() -> None:
+    model = NETWORKS["vgg"][0]()
+    space = tas.Space.trace(model, (3, 16, 16))
+    processors = os.cpu_count() or 1
+    crowded = replace(HERE, threads=processors + 1)
+    message = f"latency-threads must be at most {processors} on this machine, not {processors + 1}"
+    with pytest.raises(ValueError, match=message):
+        build.measure_latency(model, space, crowded)
+    with pytest.raises(ValueError, match=message):
+        divisors.paying_divisor(model, space, crowded, torch.device("cpu"))
 
 
 def table(by_law: None, path: Path | None = None) -> Any:

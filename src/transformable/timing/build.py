@@ -16,7 +16,7 @@ from .fit import fit_surface, fit_total
 from .parts import Part, find_parts, timed_part
 from .runtimes import check_installed, whole_call
 from .samples import RANDOM, Sample, choose_shapes, steadied, take_sample
-from .stopwatch import time_calls, using_threads
+from .stopwatch import check_threads, time_calls, using_threads
 
 __all__ = ["Measured", "measure_latency"]
 
@@ -65,6 +65,7 @@ def measure_latency(
 ) -> Measured:
     """Measure a network at many widths, and fit the times of its parts to that."""
     check_installed(conditions.runtime)
+    check_threads(conditions.threads)
     x = torch.randn(conditions.batch, *space.input_shape, device=device or torch.device("cpu"))
     with using_threads(conditions.threads):
         full = whole_call(conditions.runtime, model, x)

@@ -12,7 +12,7 @@ from ..resizing import resize
 from ..tracing.reader import Layer
 from ..tracing.space import Space
 from .runtimes import whole_call
-from .stopwatch import time_calls, using_threads
+from .stopwatch import check_threads, time_calls, using_threads
 
 __all__ = ["Divisor", "paying_divisor"]
 
@@ -44,6 +44,7 @@ def paying_divisor(
 ) -> Divisor:
     """The largest divisor for which a layer that is rounded up to a multiple of it takes no longer
     than one in between: then the widths in between save nothing."""
+    check_threads(conditions.threads)
     ratios: dict[int, float] = {}
     layers = _layers(space)
     for divisor in DIVISORS:

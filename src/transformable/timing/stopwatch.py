@@ -1,5 +1,6 @@
 """Time calls alternately, so that a disturbance affects all of them."""
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-__all__ = ["Timing", "lower_quartile", "time_calls", "using_threads"]
+__all__ = ["Timing", "check_threads", "lower_quartile", "time_calls", "using_threads"]
 
 ROUNDS = 31
 MIN_ROUNDS = 5
@@ -66,6 +67,16 @@ def lower_quartile(times: Sequence[float]) -> float:
 
 def _quartiles(times: Sequence[float]) -> list[float]:
     return statistics.quantiles(times, n=4, method="inclusive")
+
+
+def check_threads(count: int) -> None:
+    """Raise a ValueError if this machine has fewer processors than threads are asked for: they
+    would wait for each other, for minutes."""
+    processors = os.cpu_count() or 1
+    if count > processors:
+        raise ValueError(
+            f"latency-threads must be at most {processors} on this machine, not {count}"
+        )
 
 
 @contextmanager
