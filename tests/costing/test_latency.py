@@ -153,6 +153,45 @@ def test_what_is_measured_corrects_the_times() -> None:
     assert not budget.holds(1.3 * latency.cost(space, measured[0]))
 
 
+def limited(share: float, times: float) -> tuple[tas.Space, Budget, dict[str, Tensor]]:
+    """A budget of MACs with a limit of time, on a machine that takes some times what is said."""
+    model = tas.models.build("resnet20")
+    space = tas.Space.trace(model, (3, 16, 16), ratios=(0.5, 0.75, 1.0))
+    latency = made_up_latency(model, space)
+    timed = replace(latency, timer=lambda shape: times * latency.cost(space, shape))
+    limit = limit_of(str(share), space, "latency", timed)
+    budget = Budget.of(0.6, space, tolerance=0.05, at_most=(limit,))
+    return space, budget, random_probabilities(space)
+
+
+def test_a_limit_of_time_beside_macs_is_measured_too() -> None:
+    space, budget, p = limited(0.75, times=1.1)
+    first = derive(p, space, budget).shape
+    assert budget.timed is not None
+    assert budget.timed.timer is not None
+    [limit] = budget.at_most
+    assert budget.timed.timer(first) > limit.high
+    shape, cost = settle(lambda each: derive(p, space, each).shape, space, budget)
+    assert budget.timed.timer(shape) <= limit.high
+    assert cost == tas.macs(space, shape)
+    assert budget.holds(cost)
+
+
+def test_a_limit_of_time_that_is_never_met_is_refused() -> None:
+    space, budget, p = limited(0.75, times=9)
+    with pytest.raises(BandError, match=r"nearest to the limits takes .* ms where .* are allowed"):
+        settle(lambda each: derive(p, space, each).shape, space, budget)
+
+
+def test_a_limit_that_all_shapes_meet_is_refused() -> None:
+    space, model = made_up("resnet20", "pad")
+    latency = made_up_latency(model, space)
+    with pytest.raises(ValueError, match=r"is no limit.*; a time has a unit, such as 3ms"):
+        limit_of("3", space, "latency", latency)
+    with pytest.raises(ValueError, match=r"at most 1,000,000,000 MACs is no limit"):
+        limit_of("1G", space, "macs")
+
+
 def test_a_promise_that_cannot_be_kept_ends_with_the_nearest() -> None:
     space, model = made_up("resnet20", "pad")
     latency = made_up_latency(model, space)

@@ -9,6 +9,7 @@ import pytest
 from support.timed_by_law import OVERHEAD, time_by_law
 from support.tiny_prune import OPTIONS, prepare
 from transformable.cli.entry import main
+from transformable.report.formatting import significant
 from transformable.timing import table_file
 
 
@@ -46,12 +47,20 @@ def test_the_network_takes_what_was_promised(
     assert sum(row["us_after"] for row in rows) < whole
     shown = capsys.readouterr().out
     assert "latency budget: met" in shown
+    # one network has one latency
+    assert f"{after['latency']:.3g} ms" in shown
+    assert after["latency_ms"] == after["latency"]
     page = Path("run", "report.html").read_text()
+    if method == "tas":
+        assert "Cost in milliseconds" in page
+        expected = Path("run", "search", "metrics.csv").read_text().splitlines()
+        last = dict(zip(expected[0].split(","), expected[-1].split(","), strict=True))
+        assert f"E <b>{significant(float(last['expected']))}</b>" in page
     assert "µs before" in page
     assert "lies in the band of" in page
 
 
-def test_milliseconds_beside_macs(here: Path) -> None:
+def test_milliseconds_beside_macs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     macs = [*OPTIONS, "--teacher-epochs=1", "--search-epochs=1", "--epochs=1", "--no-export"]
     assert main([*macs, "--budget=0.5", "--out=alone"]) == 0
     alone = result("alone")
@@ -59,8 +68,29 @@ def test_milliseconds_beside_macs(here: Path) -> None:
     assert main([*macs, *from_table, "--teacher=alone"]) == 0
     both = result("both")
     assert both["target"]["low"] <= both["after"]["macs"] <= both["target"]["high"]
-    assert list(both["target"]["at_most"]) == ["latency"]
+    [(metric, high)] = both["target"]["at_most"].items()
+    assert metric == "latency"
+    assert both["after"]["latency"] <= high
+    assert both["after"]["latency"] == pytest.approx(both["timed"]["ms"])
+    assert "limit of at most " in capsys.readouterr().out
+    assert "The limit of at most " in Path("both", "report.html").read_text()
     assert "timed" not in alone
+
+
+def test_times_of_another_machine_are_not_called_measured(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = ["latency", "--model=net.py:net", "--data=npz:tiny.npz", "--out=t.json"]
+    assert main(table) == 0
+    path = Path("t.json")
+    path.write_text(path.read_text().replace("a processor", "elsewhere"))
+    named = ["--latency-table=t.json", "--latency-machine=elsewhere", "--out=run", "--no-export"]
+    assert main([*LATENCY, "--budget=0.7", *named]) == 0
+    found, shown = result(), " ".join(capsys.readouterr().out.split())
+    assert "timed" not in found
+    assert found["target"]["low"] <= found["after"]["latency"] <= found["target"]["high"]
+    assert "by the table, not measured here" in shown
+    assert "1 thread, on elsewhere" in shown
 
 
 def test_one_table_for_all_commands(

@@ -70,6 +70,9 @@ CASES: list[Case] = [
     *_for(TRAINING, "--preset slow", "unknown preset 'slow'"),
     *_for(TRAINING, "--out=", "out must not be empty"),
     *_for(("train", "prune", "evaluate x"), "--device gpu", "unknown device 'gpu'"),
+    *_for(("search", "prune", "compare"), "--runtime onnxruntime", "runtime is for a latency"),
+    *_for(("search", "prune"), "--latency-batch 8", "latency_batch is for a latency"),
+    *_for(("prune",), "--divisor auto --latency-table t.json", "latency_table is for a latency"),
     # folders
     *_for(("train", "prune"), "--out nets.py", "cannot write to run folder nets.py"),
     *_for(("train", "prune"), "--out /proc/run", "cannot write to run folder /proc/run"),

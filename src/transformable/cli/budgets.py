@@ -30,6 +30,7 @@ def trace_space(
     options: Search | PruningOptions, model: nn.Module, info: Info, fabric: Fabric | None = None
 ) -> Space:
     """The sizes that a network may have according to the options."""
+    options.check_times()
 
     def trace(divisor: int) -> Space:
         return Space.trace(

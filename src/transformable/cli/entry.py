@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, RuntimeError, MemoryError) as error:
         from .machine_faults import describe_fault
 
-        words = describe_fault(error)
+        words = describe_fault(error, *arguments[:1])
         if words is None and not isinstance(error, (ValueError, OSError)):
             raise
         if isinstance(error, (ValueError, OSError)):

@@ -13,7 +13,7 @@ from ..timing.table_file import conditions_here, find_latency
 from ..tracing.space import Space
 from ..training.devices import make_fabric
 from .outcome import Outcome
-from .progress_bar import progress_bar
+from .progress_bar import show_progress
 from .query_options import Latency
 
 __all__ = ["latency"]
@@ -32,12 +32,16 @@ class LatencyOutcome(Outcome):
         for name, microseconds in found["layers_us"].items():
             share = microseconds / (1000 * found["latency_ms"])
             table.add_row(name, f"{microseconds:,.1f}", f"{share:.1%}".replace("%", " %"))
+        rest = 1000 * found["latency_ms"] - sum(found["layers_us"].values())
+        share = rest / (1000 * found["latency_ms"])
+        name = "the call itself" if rest > 0 else "less in the whole call"
+        table.add_row(name, f"{rest:,.1f}", f"{share:.1%}".replace("%", " %"))
         lines = [
             f"measured in {found['runtime']} at batch {found['batch']}, threads: "
             f"{found['threads']}, on {found['machine']}",
             f"noise of a call {found['noise']:.1%}; nine of ten networks of random shape are "
             f"within {found['error']:.1%} of the sum of their parts",
-            f"built in {found['seconds']:.1f} s: {found['out']}",
+            f"kept in {found['out']}; it took {found['seconds']:.1f} s to measure",
         ]
         return self.page(table, *lines, *([found["warning"]] if found["warning"] else []))
 
@@ -57,7 +61,7 @@ def latency(options: Latency, command: str) -> Outcome:
     conditions = conditions_here(
         options.runtime, options.latency_batch, options.latency_threads, device
     )
-    with progress_bar() as bar:
+    with show_progress() as bar:  # nothing is kept of a table that is not finished
 
         def progress(done: int, total: int) -> None:
             if done == 0:

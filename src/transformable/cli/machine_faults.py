@@ -8,11 +8,13 @@ GO_ON = "the last checkpoint is whole: run the same command again to continue"
 ALLOCATORS = ("can't allocate memory", "out of memory", "cannot allocate memory", "bad_alloc")
 
 
-def describe_fault(error: BaseException) -> str | None:
-    """What happened and what to do, or None if the fault is the program's own.
+def describe_fault(error: BaseException, command: str = "") -> str | None:
+    """What happened to a command and what to do, or None if the fault is the program's own.
 
     >>> describe_fault(MemoryError())[:13]
     'out of memory'
+    >>> describe_fault(MemoryError(), "latency")
+    'out of memory; use a smaller --latency-batch'
     >>> describe_fault(OSError(28, "No space left on device", "run/seconds.json"))[:54]
     'cannot write run/seconds.json: No space left on device'
     >>> describe_fault(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
@@ -26,6 +28,8 @@ def describe_fault(error: BaseException) -> str | None:
         )
     text = str(error)
     if isinstance(error, MemoryError) or any(word in text.lower() for word in ALLOCATORS):
+        if command == "latency":
+            return "out of memory; use a smaller --latency-batch"
         return (
             f"out of memory; {GO_ON} when there is more, or use --accumulate or a smaller "
             "--batch-size in another --out"

@@ -192,6 +192,20 @@ class SpaceOptions:
             found[metric] = amount
         return found
 
+    def check_times(self) -> None:
+        """Raise a ValueError for an option of latencies that no latency is asked for with."""
+        if self.metric == "latency" or "latency" in self.limits():
+            return
+        names = ["latency_table", "latency_machine"]
+        if self.divisor != "auto":
+            names += ["runtime", "latency_batch", "latency_threads"]
+        for name in names:
+            if getattr(self, name) != getattr(type(self), name):
+                raise ValueError(
+                    f"{name} is for a latency: --metric latency, or --at-most latency=3ms beside "
+                    f"a budget in {self.metric}"
+                )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Train(RunOptions, Training):

@@ -15,7 +15,7 @@ from ..pruning.dry_run import estimate_job
 from ..pruning.prune import run_job
 from ..report import write_report
 from ..report.chance import accuracy_remarks
-from ..report.formatting import amount, band_text, duration, passes
+from ..report.formatting import METRIC_NAMES, amount, band_text, duration, passes
 from ..runs.run_folder import Run
 from ..training.session import Session
 from .compare import run_comparison
@@ -101,18 +101,30 @@ def _passes_lines(result: dict[str, Any]) -> list[str]:
 
 
 def _budget_lines(result: dict[str, Any]) -> list[str]:
-    """The band of the budget; for a latency also what was measured in the end."""
-    target = result["target"]
+    """The band of the budget; for a latency, and for limits, also what the network has."""
+    target, after = result["target"], result["after"]
     lines = [f"budget: {target['metric']} of {band_text(target)}"]
-    if "timed" in result:
-        timed = result["timed"]
-        held = target["low"] <= timed["ms"] <= target["high"]
-        lines.append(
-            f"latency budget: {'met' if held else 'missed'}, {amount('latency', timed['ms'])}; the "
-            f"unpruned network takes {amount('latency', result['before']['latency'])} "
-            f"(calls vary by {timed['noise']:.0%})"
-        )
+    if target["metric"] == "latency":
+        held = target["low"] <= after["latency"] <= target["high"]
+        lines.append(f"latency budget: {'met' if held else 'missed'}, {_cost(result, 'latency')}")
+    for metric, high in target.get("at_most", {}).items():
+        name = "" if metric == "latency" else f" {METRIC_NAMES[metric]}"
+        verdict = "met" if after[metric] <= high else "missed"
+        most = f"at most {amount(metric, high)}{name}"
+        lines.append(f"limit of {most}: {verdict}, {_cost(result, metric)}")
     return lines
+
+
+def _cost(result: dict[str, Any], metric: str) -> str:
+    """The cost of the small network; for a latency also how it is known."""
+    cost = amount(metric, result["after"][metric])
+    if metric != "latency":
+        return cost
+    full = amount(metric, result["before"][metric])
+    if "timed" not in result:
+        return f"{cost} by the table, not measured here; the unpruned network takes {full}"
+    noise = result["timed"]["noise"]
+    return f"{cost}; the unpruned network takes {full} (calls vary by {noise:.0%})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,8 +151,8 @@ class PruneOutcome(Outcome):
         out = Path(self.result["out"])
         threads = self.result["environment"]["threads"]
         how = f"median at batch 1 in PyTorch (threads: {threads})"
-        if "timed" in self.result:
-            how = f"median in {self.result['timed']['conditions']}"
+        if "conditions" in self.result["target"]:
+            how = f"as the budget counts it, in {self.result['target']['conditions']}"
         lines = [
             *_budget_lines(self.result),
             f"latency: {how}. {self.result['faster']}",

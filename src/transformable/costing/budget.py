@@ -26,6 +26,7 @@ NANOSECONDS = {"NS": 1, "US": 10**3, "MS": 10**6, "S": 10**9}
 LARGEST_FRACTION = 10
 REASONS = 3  # reasons that the message names if nothing may change
 CORRECTIONS = 4  # times that a shape is derived again because its measured time is outside the band
+MARGIN = 0.98  # of a limit: what is measured again differs by about a hundredth
 
 
 class BandError(ValueError):
@@ -137,6 +138,28 @@ class Budget(Limit):
         return describe_cost(self.metric, self.low, self.high)
 
     @property
+    def timed(self) -> Latency | None:
+        """The times of the budget, or of a limit beside it, if one of them is a latency."""
+        found = (each.latency for each in (self, *self.at_most))
+        return next((latency for latency in found if latency is not None), None)
+
+    def with_times(self, latency: Latency) -> Self:
+        """The same budget and limits by other times."""
+        limits = (
+            each if each.latency is None else replace(each, latency=latency)
+            for each in self.at_most
+        )
+        own = None if self.latency is None else latency
+        return replace(self, latency=own, at_most=tuple(limits))
+
+    def missed_by(self, measured: float) -> float:
+        """How far a measured time is from what is asked for; 0 if it is inside."""
+        if self.latency is not None:
+            return 0.0 if self.holds(measured) else abs(measured - self.value)
+        limits = [each.high for each in self.at_most if each.latency is not None]
+        return max(0.0, *(measured - MARGIN * high for high in limits))
+
+    @property
     def promise(self) -> str:
         """The band and all other limits in words."""
         limits = [f"at most {describe_cost(each.metric, each.high)}" for each in self.at_most]
@@ -165,8 +188,8 @@ class Budget(Limit):
             "metric": self.metric,
             **{n: in_units(self.metric, c) for n, c in ends.items()},
         }
-        if self.latency is not None:
-            found["conditions"] = str(self.latency.conditions)
+        if self.timed is not None:
+            found["conditions"] = str(self.timed.conditions)
         if self.at_most:
             limits = {limit.metric: in_units(limit.metric, limit.high) for limit in self.at_most}
             found["at_most"] = limits
@@ -179,8 +202,14 @@ def in_units(metric: Metric, cost: float) -> float:
 
 
 def limit_of(amount: str, space: Space, metric: Metric, latency: Latency | None = None) -> Limit:
-    """A limit from a fraction, a number or a time; a ValueError if no shape is below it."""
-    full, smallest, _, value = _asked(amount, space, metric, latency)
+    """A limit from a fraction, a number or a time; a ValueError if no shape is below it, or all."""
+    full, smallest, largest, value = _asked(amount, space, metric, latency)
+    if value > max(full, largest):
+        hint = "; a time has a unit, such as 3ms" if metric == "latency" else ""
+        raise ValueError(
+            f"at most {describe_cost(metric, value)} is no limit: the largest shape of this "
+            f"network has {describe_cost(metric, largest)}{hint}"
+        )
     if value < smallest:
         raise ValueError(
             f"at most {describe_cost(metric, value)} is below the smallest shape of this network, "
@@ -190,28 +219,45 @@ def limit_of(amount: str, space: Space, metric: Metric, latency: Latency | None 
 
 
 def settle(find: Callable[[Budget], Shape], space: Space, budget: Budget) -> tuple[Shape, int]:
-    """A shape that a method finds for a budget, and its cost, which for a latency is measured.
+    """A shape that a method finds for a budget, and its cost, which for a latency is measured; so
+    is a limit beside the budget that is a latency.
 
-    If the measured time is outside the band, the times are corrected by it and the method is called
-    again; if no shape comes into the band, the nearest is returned.
+    If the measured time is outside the band or above the limit, the times are corrected by it and
+    the method is called again. If no shape comes into the band, the nearest is returned; a
+    BandError is raised if none is below the limit.
     """
-    shape = find(budget)
-    if budget.latency is None or budget.latency.timer is None:
+    shape, latency = find(budget), budget.timed
+    if latency is None or latency.timer is None:
         return shape, budget.cost(space, shape)
-    best: tuple[Shape, int] | None = None
+    best: tuple[float, Shape, int] | None = None
     for left in reversed(range(CORRECTIONS + 1)):
-        measured = round(budget.latency.timer(shape))
-        if best is None or abs(measured - budget.value) < abs(best[1] - budget.value):
-            best = shape, measured
-        if budget.holds(measured) or not left:
+        measured = round(latency.timer(shape))
+        missed = budget.missed_by(measured)
+        if best is None or missed < best[0]:
+            best = missed, shape, measured
+        if not missed or not left:
             break
-        budget = replace(budget, latency=budget.latency.corrected(space, shape, measured))
+        latency = latency.corrected(space, shape, measured)
+        budget = budget.with_times(latency)
         try:
             shape = find(budget)
         except BandError:
             break
     assert best is not None
-    return best
+    _, shape, measured = best
+    if budget.latency is not None:
+        return shape, measured
+    for limit in budget.at_most:
+        if limit.latency is not None and measured > limit.high:
+            raise BandError(
+                f"the network that is nearest to the limits takes {_milliseconds(measured)} where "
+                f"{_milliseconds(limit.high)} are allowed"
+            )
+    return shape, budget.cost(space, shape)
+
+
+def _milliseconds(nanoseconds: float) -> str:
+    return describe_cost("latency", nanoseconds)
 
 
 def _asked(

@@ -51,9 +51,9 @@ def conclude(
             onnx=onnx,
             large_batch=job.large_batch,
         )
-    timed = None
-    if job.budget.latency is not None:
-        timed = time_as_promised(networks, blueprint.input_shape, job.budget.latency, device)
+    timed, latency = None, job.budget.timed
+    if latency is not None and latency.timer is not None:  # else the times are of another machine
+        timed = time_as_promised(networks, blueprint.input_shape, latency, device)
     result = job_result(job, found, networks, scores, search_seconds, speed, timed)
     if run is not None:
         result["out"] = str(run.folder)

@@ -29,7 +29,8 @@ def job_result(
 ) -> dict[str, Any]:
     """The content of result.json; ``networks`` and ``scores`` are by "before" and "after".
 
-    ``timed`` are the measurements under the conditions of a budget that is a latency.
+    ``timed`` are the measurements under the conditions of a budget or limit that is a latency,
+    unless its times are of another machine.
     """
     space, shape, measured = job.space, found.shape, found.restore_budget is not None
     sides = {
@@ -45,11 +46,13 @@ def job_result(
     if measured:
         count = sum(parameter.numel() for parameter in networks["after"].parameters())
         sides["after"] |= {"macs": scores["after"]["cost"], "params": count}
-    latency = job.budget.latency
-    if latency is not None and timed is not None:
-        # the budget holds under these conditions, for the small network relative to the unpruned
-        for name, promised in (("before", latency.full / 1e6), ("after", timed["ms"])):
-            sides[name] |= {"latency": promised, "latency_ms": timed[name]["median_ms"]}
+    latency = job.budget.timed
+    if latency is not None:
+        # the budget holds under its conditions, for the small network relative to the unpruned
+        predicted = latency.cost(space, shape) / 1e6
+        own = (latency.full / 1e6, predicted if timed is None else timed["ms"])
+        for side, milliseconds in zip(("before", "after"), own, strict=True):
+            sides[side] |= {"latency": milliseconds, "latency_ms": milliseconds}
     return {
         **sides,
         "target": job.budget.target(),

@@ -192,7 +192,8 @@ def _facts(folder: Path, result: dict[str, Any]) -> RunFacts:
         score=score,
         before=_side(result["before"], score),
         after=_side(result["after"], score),
-        target=_pick(result["target"], "metric", "value", "low", "high"),
+        target=_pick(result["target"], "metric", "value", "low", "high")
+        | _known(result["target"], "at_most"),
         speed=[_speed(row) for row in result["speed"]],
         config=_read(folder / "config.toml", "TOML", _settings, absent={}),
         teacher=_read(teacher / "metrics.csv", METRICS, _metric_rows, absent=[]),

@@ -48,8 +48,21 @@ def _budget(facts: RunFacts) -> str:
         f"The budget of {amount(metric, value)} {METRIC_NAMES.get(metric, '')}".rstrip()
         + f" ({share:.1%} of the unpruned network) is {verdict}: {amount(metric, cost)} lies "
         f"{where} the band of {amount(metric, low)} to {amount(metric, high)}."
-        f"{measured if facts.measured else ''}"
+        f"{measured if facts.measured else ''}{_limits(facts)}"
     )
+
+
+def _limits(facts: RunFacts) -> str:
+    """Whether the small network is below the limits beside the budget, if there are any."""
+    sentences = []
+    for metric, high in facts.target.get("at_most", {}).items():
+        cost = facts.after[metric]
+        verdict = "met" if cost <= high else "missed"
+        most = f"{amount(metric, high)} {METRIC_NAMES.get(metric, '')}".rstrip()
+        sentences.append(
+            f" The limit of at most {most} is {verdict}: it has {amount(metric, cost)}."
+        )
+    return "".join(sentences)
 
 
 def _deriving(facts: RunFacts) -> str:

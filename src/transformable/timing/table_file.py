@@ -108,7 +108,7 @@ def _check_conditions(path: Path, theirs: Conditions, ours: Conditions, named: s
         if getattr(theirs, name) != getattr(ours, name):
             raise ValueError(
                 f"{path} was measured with {name} {getattr(theirs, name)}, not "
-                f"{getattr(ours, name)}"
+                f"{getattr(ours, name)}: ask for that, or measure another table (tas latency --out)"
             )
 
 
@@ -142,8 +142,12 @@ def read_table(path: Path, model: nn.Module, space: Space) -> Table:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return _table(content, path, model, space)
+    except OSError as error:
+        raise ValueError(f"cannot read the latency table {path}: {error.strerror}") from error
     except (ArithmeticError, AttributeError, KeyError, TypeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not a latency table: {error!r}") from error
+        raise ValueError(
+            f"{path} is not a latency table; tas latency --out FILE writes one"
+        ) from error
     except json.JSONDecodeError as error:
         raise ValueError(f"{path} is not a latency table: {error}") from error
 
