@@ -153,6 +153,32 @@ def test_what_is_measured_corrects_the_times() -> None:
     assert not budget.holds(1.3 * latency.cost(space, measured[0]))
 
 
+def test_what_is_at_an_end_of_the_band_is_not_asked_for_again() -> None:
+    """A method that finds the slowest network inside the band, and a machine on which that takes
+    longer than the table says, by another share each time."""
+    space, model = made_up("resnet20", "pad")
+    latency = made_up_latency(model, space)
+    generator = torch.Generator().manual_seed(0)
+    shapes = [space.sample(generator) for _ in range(200)]
+    seen: list[tas.Shape] = []
+
+    def find(budget: Budget) -> tas.Shape:
+        inside = [s for s in shapes if budget.holds(budget.cost(space, s))]
+        if not inside:
+            raise BandError("no network")
+        return max(inside, key=lambda shape: budget.cost(space, shape))
+
+    def timer(shape: tas.Shape) -> float:
+        seen.append(shape)
+        return (1.04 if len(seen) == 1 else 1.06) * latency.cost(space, shape)
+
+    typical = sorted(latency.cost(space, shape) for shape in shapes)[100] / latency.full
+    budget = Budget.of(typical, space, metric="latency", latency=replace(latency, timer=timer))
+    _, cost = settle(find, space, budget)
+    assert budget.holds(cost)
+    assert len(seen) == 2
+
+
 def limited(share: float, times: float) -> tuple[tas.Space, Budget, dict[str, Tensor]]:
     """A budget of MACs with a limit of time, on a machine that takes some times what is said."""
     model = tas.models.build("resnet20")

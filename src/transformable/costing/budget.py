@@ -132,6 +132,11 @@ class Budget(Limit):
         low, high = -int(-(1 - tolerance) * self.value // 1), int((1 + tolerance) * self.value)
         return replace(self, low=low, high=high)
 
+    def inner_half(self) -> Self:
+        """The same target with a band of half the width."""
+        low, high = (round((end + self.value) / 2) for end in (self.low, self.high))
+        return replace(self, low=low, high=high)
+
     @property
     def band(self) -> str:
         """The band in words."""
@@ -223,8 +228,9 @@ def settle(find: Callable[[Budget], Shape], space: Space, budget: Budget) -> tup
     is a limit beside the budget that is a latency.
 
     If the measured time is outside the band or above the limit, the times are corrected by it and
-    the method is called again. If no shape comes into the band, the nearest is returned; a
-    BandError is raised if none is below the limit.
+    the method is called again, for the inner half of the band if that has a shape: what is at an
+    end of the band may be measured outside. If no shape comes into the band, the nearest is
+    returned; a BandError is raised if none is below the limit.
     """
     shape, latency = find(budget), budget.timed
     if latency is None or latency.timer is None:
@@ -240,7 +246,10 @@ def settle(find: Callable[[Budget], Shape], space: Space, budget: Budget) -> tup
         latency = latency.corrected(space, shape, measured)
         budget = budget.with_times(latency)
         try:
-            shape = find(budget)
+            try:
+                shape = find(budget.inner_half())
+            except BandError:
+                shape = find(budget)
         except BandError:
             break
     assert best is not None
