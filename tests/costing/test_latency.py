@@ -13,7 +13,8 @@ from torch import Tensor, nn
 import transformable as tas
 from support.made_up_latency import made_up_latency
 from support.networks import NETWORKS, few_shapes
-from transformable.costing.budget import BandError, Budget, limit_of, settle
+from transformable.costing.budget import BandError, Budget, limit_of
+from transformable.costing.corrections import settle
 from transformable.costing.expected_cost import Expectation
 from transformable.costing.latency import Surface
 from transformable.searching.derive import derive

@@ -1,7 +1,7 @@
 """The budget of a search: a target cost with a band around it."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, get_args
 
@@ -17,7 +17,7 @@ from .latency import Latency
 from .possible_masks import PossibleMasks
 from .terms import Term, count_terms
 
-__all__ = ["BandError", "Budget", "Limit", "describe_cost", "in_units", "limit_of", "settle"]
+__all__ = ["BandError", "Budget", "Limit", "describe_cost", "in_units", "limit_of"]
 
 NAMES = {"macs": "MACs", "params": "parameters"}
 SUFFIXES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
@@ -25,7 +25,6 @@ NANOSECONDS = {"NS": 1, "US": 10**3, "MS": 10**6, "S": 10**9}
 # plain numbers up to this are fractions of the unpruned network
 LARGEST_FRACTION = 10
 REASONS = 3  # reasons that the message names if nothing may change
-CORRECTIONS = 4  # times that a shape is derived again because its measured time is outside the band
 MARGIN = 0.98  # of a limit: what is measured again differs by about a hundredth
 
 
@@ -221,52 +220,6 @@ def limit_of(amount: str, space: Space, metric: Metric, latency: Latency | None 
             f"{describe_cost(metric, smallest)} ({smallest / full:.3f})"
         )
     return Limit(metric=metric, high=int(value), latency=latency)
-
-
-def settle(find: Callable[[Budget], Shape], space: Space, budget: Budget) -> tuple[Shape, int]:
-    """A shape that a method finds for a budget, and its cost, which for a latency is measured; so
-    is a limit beside the budget that is a latency.
-
-    If the measured time is outside the band or above the limit, the times are corrected by it and
-    the method is called again, for the inner half of the band if that has a shape: what is at an
-    end of the band may be measured outside. If no shape comes into the band, the nearest is
-    returned; a BandError is raised if none is below the limit.
-    """
-    shape, latency = find(budget), budget.timed
-    if latency is None or latency.timer is None:
-        return shape, budget.cost(space, shape)
-    best: tuple[float, Shape, int] | None = None
-    for left in reversed(range(CORRECTIONS + 1)):
-        measured = round(latency.timer(shape))
-        missed = budget.missed_by(measured)
-        if best is None or missed < best[0]:
-            best = missed, shape, measured
-        if not missed or not left:
-            break
-        latency = latency.corrected(space, shape, measured)
-        budget = budget.with_times(latency)
-        try:
-            try:
-                shape = find(budget.inner_half())
-            except BandError:
-                shape = find(budget)
-        except BandError:
-            break
-    assert best is not None
-    _, shape, measured = best
-    if budget.latency is not None:
-        return shape, measured
-    for limit in budget.at_most:
-        if limit.latency is not None and measured > limit.high:
-            raise BandError(
-                f"the network that is nearest to the limits takes {_milliseconds(measured)} where "
-                f"{_milliseconds(limit.high)} are allowed"
-            )
-    return shape, budget.cost(space, shape)
-
-
-def _milliseconds(nanoseconds: float) -> str:
-    return describe_cost("latency", nanoseconds)
 
 
 def _asked(

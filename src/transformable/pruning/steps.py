@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from ..atomic_files import write_whole
-from ..costing.budget import BandError, Budget, describe_cost, settle
+from ..costing.budget import BandError, Budget, describe_cost
+from ..costing.corrections import settle
 from ..layers import in_mode, initialise
 from ..methods import Context, MethodResult
 from ..networks.blueprint import Blueprint

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from ..costing.budget import BandError, Budget, describe_cost, settle
+from ..costing.budget import BandError, Budget, describe_cost
+from ..costing.corrections import settle
 from ..costing.expected_cost import Probabilities
 from ..shape import Shape
 from ..tracing.space import Space

@@ -113,17 +113,14 @@ def _surfaces(
         before = linear[part.kind]
         linear[part.kind] = before[0] or ins, before[1] or outs
     for part in parts:
+        # the time of a sum of widths has to be linear, so that it cannot depend on its divisors
+        blocked = in_blocks and part.is_matrix and not any(linear[part.kind])
         for sample in samples:
             if part.name in sample.nodes:
                 at = _place(part, sample.masks)
                 row = at.ins, at.outs, max(1.0, sample.nodes[part.name])
                 case: Case = "unequal" if at.unequal else "usual"
-                if (
-                    in_blocks
-                    and part.is_matrix
-                    and at.read % ALIGNED
-                    and not any(linear[part.kind])
-                ):
+                if blocked and at.read % ALIGNED:
                     case = "unaligned"
                 found[part.kind, case].append(row)
     return {key: fit_surface(rows, linear=linear[key[0]]) for key, rows in found.items()}
