@@ -67,7 +67,7 @@ def alternating() -> Searching:
 def scratch_search(data: str) -> Searching:
     """With interpolation, from a network that was trained for a few epochs at most."""
     cifar = replace(alternating(), epochs=5, batch_size=128, lr=0.05, warmup_epochs=0.25)
-    cifar = replace(cifar, select=8, tau_start=2.0, arch_lr=0.05, pull="multiplier")
+    cifar = replace(cifar, select=8, tau_start=2.0, arch_lr=0.05, pull="multiplier", sharpen=10.0)
     return replace(cifar, epochs=15, batch_size=32) if data == "digits" else cifar
 
 
