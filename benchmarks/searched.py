@@ -2,12 +2,15 @@
 
 For each seed: the network is trained (preset quick), searched (preset scratch), and the shape that
 is found and the uniform shape of the same cost are trained from scratch with the same schedule and
-the same seed (preset quick). What is done is kept in --out, so that it can go on.
+the same seed (preset quick), by the labels alone (none), or by the trained network's answers too
+(kd, preset scratch). What is done is kept in --out, so that it can go on.
 
-    python benchmarks/searched.py --data-dir DIR --size 16 --budgets 0.5 0.3 --seeds 0 1 2
+    python benchmarks/searched.py --data-dir DIR --size 16 --budgets 0.5 0.3 --seeds 0 1 2 \
+        --transfers none kd
 """
 
 import argparse
+import itertools
 import json
 import statistics
 import time
@@ -22,8 +25,9 @@ import transformable as tas
 from transformable.costing.budget import Budget
 from transformable.data import Dataset, load
 from transformable.methods.uniform import uniform_shape
-from transformable.presets import quick, scratch_search
+from transformable.presets import quick, scratch_search, scratch_student
 from transformable.searching.search import search
+from transformable.training.distill import distill
 from transformable.training.session import Session
 
 
@@ -34,6 +38,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=32, help="images are averaged to this size")
     parser.add_argument("--budgets", nargs="+", type=float, default=[0.5])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--transfers", nargs="+", choices=["none", "kd"], default=["none"])
     parser.add_argument("--out", default="runs/searched", help="where results are kept")
     parser.add_argument("--threads", type=int, default=None)
     args = parser.parse_args()
@@ -41,20 +46,31 @@ def main() -> None:
         torch.set_num_threads(args.threads)
     dataset = cifar10(args.data_dir, args.size)
     Path(args.out).mkdir(parents=True, exist_ok=True)
-    found = [compare(args, dataset, budget, seed) for seed in args.seeds for budget in args.budgets]
-    for budget in args.budgets:
-        rows = [row for row in found if row["budget"] == budget]
-        print(json.dumps({"budget": budget, "n": len(rows), **summary(rows)}))
+    kinds = itertools.product(args.budgets, args.transfers)
+    found = {
+        (budget, transfer): [compare(args, dataset, budget, transfer, seed) for seed in args.seeds]
+        for budget, transfer in kinds
+    }
+    for (budget, transfer), rows in found.items():
+        about = {"budget": budget, "transfer": transfer, "n": len(rows)}
+        print(json.dumps({**about, **summary(rows)}))
 
 
-def compare(args: argparse.Namespace, dataset: Dataset, budget: float, seed: int) -> dict[str, Any]:
+def compare(
+    args: argparse.Namespace, dataset: Dataset, budget: float, transfer: str, seed: int
+) -> dict[str, Any]:
     out = Path(args.out)
     space = tas.Space.trace(build(args.model, seed), dataset.info.input_shape)
 
     def scratch(shape: tas.Shape) -> dict[str, Any]:
         torch.manual_seed(seed)
         small = tas.slim(build(args.model, seed), space, shape, weights="fresh")
-        trained = tas.train(small, dataset, quick("cifar10"), Session(seed=seed))
+        session = Session(seed=seed)
+        if transfer == "kd":
+            teacher = pretrained(args, dataset, seed)
+            trained = distill(small, dataset, scratch_student("cifar10"), session, teacher=teacher)
+        else:
+            trained = tas.train(small, dataset, quick("cifar10"), session)
         cost = {"macs": tas.macs(space, shape), "params": tas.params(space, shape)}
         return {"accuracy": trained.accuracy, **cost}
 
@@ -76,11 +92,12 @@ def compare(args: argparse.Namespace, dataset: Dataset, budget: float, seed: int
     found = once(out / f"{key}-search.json", searched)
     shape = tas.Shape.from_json(json.dumps(found["shape"]))
     same = Budget.of(tas.macs(space, shape), space)
+    suffix = "" if transfer == "none" else f"-{transfer}"
     return {
-        "budget": budget,
-        "seed": seed,
-        "searched": once(out / f"{key}-searched.json", lambda: scratch(shape)),
-        "uniform": once(out / f"{key}-uniform.json", lambda: scratch(uniform_shape(space, same))),
+        "searched": once(out / f"{key}-searched{suffix}.json", lambda: scratch(shape)),
+        "uniform": once(
+            out / f"{key}-uniform{suffix}.json", lambda: scratch(uniform_shape(space, same))
+        ),
     }
 
 
@@ -121,6 +138,9 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         result[kind] = f"{statistics.mean(accuracies):.2f} ± {spread(accuracies):.2f} %"
         result[f"{kind}_macs"] = [row[kind]["macs"] for row in rows]
         result[f"{kind}_each"] = [round(value, 2) for value in accuracies]
+    pairs = [100 * (row["searched"]["accuracy"] - row["uniform"]["accuracy"]) for row in rows]
+    error = spread(pairs) / len(pairs) ** 0.5
+    result["difference"] = f"{statistics.mean(pairs):+.2f} ± {error:.2f} (standard error)"
     return result
 
 

@@ -1,5 +1,7 @@
 """Processes that are started again agree on a word, whatever earlier ones have left behind."""
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -37,3 +39,22 @@ def test_a_process_that_does_not_start_is_named() -> None:
     store.set("word of 1", "one of an earlier life")
     with pytest.raises(ValueError, match="process 1 of this job did not start"):
         agree_on_word(store, 0, 2, seconds=0.1)
+
+
+ENDS = """
+import atexit
+import torch.distributed
+from transformable.training.session import Session
+
+# called last, since it is registered first
+atexit.register(lambda: print(torch.distributed.is_initialized()))
+store = torch.distributed.HashStore()
+torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+for seed in range(2):
+    Session(seed=seed)
+"""
+
+
+def test_a_process_leaves_the_others_before_it_ends() -> None:
+    done = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")

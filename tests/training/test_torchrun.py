@@ -137,7 +137,7 @@ def test_all_processes_are_used_and_a_finished_run_ends_at_once(
             env=ONE_THREAD,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=300,
         )
         assert done.returncode == 0, done.stderr
         shown.append(json.loads(done.stdout))
@@ -152,13 +152,14 @@ def test_what_two_processes_compute_is_what_one_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "searched_twice.py").write_text(SEARCH)
-    subprocess.run(
+    done = subprocess.run(
         torchrun(str(tmp_path / "searched_twice.py"), str(tmp_path)),
         env=ONE_THREAD,
-        check=True,
         capture_output=True,
-        timeout=100,
+        text=True,
+        timeout=300,
     )
+    assert done.returncode == 0, done.stderr
     monkeypatch.syspath_prepend(str(tmp_path))
     from lightning_fabric import Fabric
     from searched_twice import searched  # type: ignore[import-not-found]
@@ -256,7 +257,7 @@ def test_from_two_processes_to_one_to_two(
         env={**ONE_THREAD, "KILL_AT": "25", "STOP_AT": "8"},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=300,
     )
     # killed after step 20 was saved, started again by torchrun, stopped where all agree to
     assert "tas: interrupted, stopped after step 30;" in ended.stderr
@@ -272,7 +273,7 @@ def test_from_two_processes_to_one_to_two(
         env=ONE_THREAD,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     one, moved = (

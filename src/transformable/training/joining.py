@@ -1,4 +1,4 @@
-"""Connect the processes that torchrun has started, also after it has restarted them.
+"""Connect the processes that torchrun has started, also after a restart, and end them in order.
 
 All restarts of a job share the key-value store of torchrun, and what an earlier start has left
 there would send a process to dead addresses. So the processes of a start agree on a new prefix
@@ -15,7 +15,7 @@ import torch.distributed
 from lightning_fabric import Fabric
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
-__all__ = ["agree_on_word", "join_processes"]
+__all__ = ["agree_on_word", "join_processes", "leave_at_exit"]
 
 POLL_SECONDS = 0.02
 
@@ -31,9 +31,20 @@ def join_processes(fabric: Fabric) -> None:
         backend = "nccl" if fabric.device.type == "cuda" else "gloo"
         own = PrefixStore(word, shared)
         torch.distributed.init_process_group(backend, store=own, rank=rank, world_size=world)
-        # or its threads may still run when the interpreter ends, which aborts the process
-        atexit.register(torch.distributed.destroy_process_group)
     fabric.launch()
+
+
+def leave_at_exit() -> None:
+    """Let this process leave the others when it ends: the threads that connect them may otherwise
+    still run when the interpreter ends, which aborts it."""
+    if torch.distributed.is_initialized():
+        atexit.unregister(_leave)  # once is enough
+        atexit.register(_leave)
+
+
+def _leave() -> None:
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def agree_on_word(store: Store, rank: int, world: int, seconds: float = 600.0) -> str:

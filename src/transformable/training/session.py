@@ -13,6 +13,7 @@ from ..runs.progress import Progress, Titled
 from ..runs.run_folder import Run
 from .devices import make_fabric
 from .divergence import TrainingName
+from .joining import leave_at_exit
 from .memory import return_freed_memory
 
 __all__ = ["MOVABLE", "Session", "check_seed"]
@@ -54,6 +55,7 @@ class Session:
     """The name of the training in error messages."""
 
     def __post_init__(self) -> None:
+        leave_at_exit()
         check_seed(self.seed)
 
     def rank(self) -> dict[str, int]:
