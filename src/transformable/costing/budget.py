@@ -25,7 +25,7 @@ NANOSECONDS = {"NS": 1, "US": 10**3, "MS": 10**6, "S": 10**9}
 # plain numbers up to this are fractions of the unpruned network
 LARGEST_FRACTION = 10
 REASONS = 3  # reasons that the message names if nothing may change
-MARGIN = 0.98  # of a limit: what is measured again differs by about a hundredth
+MARGIN = 0.02  # of a time that is promised: what is measured again differs by about a hundredth
 
 
 class BandError(ValueError):
@@ -157,11 +157,13 @@ class Budget(Limit):
         return replace(self, latency=own, at_most=tuple(limits))
 
     def missed_by(self, measured: float) -> float:
-        """How far a measured time is from what is asked for; 0 if it is inside."""
+        """How far a measured time is from what is asked for; 0 if it is inside by a margin."""
         if self.latency is not None:
-            return 0.0 if self.holds(measured) else abs(measured - self.value)
+            margin = min(MARGIN * self.value, (self.high - self.low) / 4)
+            inside = self.low + margin <= measured <= self.high - margin
+            return 0.0 if inside else abs(measured - self.value)
         limits = [each.high for each in self.at_most if each.latency is not None]
-        return max(0.0, *(measured - MARGIN * high for high in limits))
+        return max(0.0, *(measured - (1 - MARGIN) * high for high in limits))
 
     @property
     def promise(self) -> str:
