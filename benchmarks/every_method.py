@@ -27,13 +27,15 @@ def line(method: str, folder: Path, result: dict[str, Any]) -> str:
     if "error" in result:
         return f"| {method} | {result['error']} |"
     before, after, target = result["before"], result["after"], result["target"]
-    cost = after[target["metric"]]
+    metric = target["metric"]
+    cost = after[metric]
+    shown = f"{cost:.4f} ms" if metric == "latency" else f"{cost:,} {metric}"
     inside = "yes" if target["low"] <= cost <= target["high"] else "NO"
     files = ", ".join(sorted(name.partition(".")[2] for name in result["export"]["files"]))
     loaded = "yes" if tas.load(folder / "export") is not None else "NO"
     report = "yes" if (folder / "report.html").is_file() else "NO"
     return (
-        f"| {method} | {before['accuracy']:.2%} | {after['accuracy']:.2%} | {cost:,} | {inside} | "
+        f"| {method} | {before['accuracy']:.2%} | {after['accuracy']:.2%} | {shown} | {inside} | "
         f"{files} | {loaded} | {report} |"
     )
 
@@ -43,7 +45,7 @@ def run() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/methods"))
     parser.add_argument("--methods", default=",".join(METHODS))
     args, options = parser.parse_known_args()
-    print("| method | unpruned | small | MACs | in the band | exported | loads | report |")
+    print("| method | unpruned | small | cost | in the band | exported | loads | report |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     teacher: list[str] = []
     for method in args.methods.split(","):
