@@ -27,6 +27,7 @@ from transformable.data import Dataset, load
 from transformable.methods.uniform import uniform_shape
 from transformable.presets import quick, scratch_search, scratch_student
 from transformable.searching.search import search
+from transformable.training.devices import make_fabric
 from transformable.training.distill import distill
 from transformable.training.session import Session
 
@@ -41,6 +42,7 @@ def main() -> None:
     parser.add_argument("--transfers", nargs="+", choices=["none", "kd"], default=["none"])
     parser.add_argument("--out", default="runs/searched", help="where results are kept")
     parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument("--precision", default="32-true")
     args = parser.parse_args()
     if args.threads:
         torch.set_num_threads(args.threads)
@@ -65,7 +67,7 @@ def compare(
     def scratch(shape: tas.Shape) -> dict[str, Any]:
         torch.manual_seed(seed)
         small = tas.slim(build(args.model, seed), space, shape, weights="fresh")
-        session = Session(seed=seed)
+        session = make_session(args, seed)
         if transfer == "kd":
             teacher = pretrained(args, dataset, seed)
             trained = distill(small, dataset, scratch_student("cifar10"), session, teacher=teacher)
@@ -78,7 +80,7 @@ def compare(
         start = time.perf_counter()
         net = pretrained(args, dataset, seed)
         target = Budget.of(budget, space)
-        settings, session = scratch_search("cifar10"), Session(seed=seed)
+        settings, session = scratch_search("cifar10"), make_session(args, seed)
         result = search(net, dataset, target, settings, session, space=space)
         return {
             "shape": json.loads(result.shape.to_json()),
@@ -106,11 +108,15 @@ def pretrained(args: argparse.Namespace, dataset: Dataset, seed: int) -> torch.n
     net = build(args.model, seed)
     if not path.exists():
         settings = replace(quick("cifar10"), epochs=8)
-        trained = tas.train(net, dataset, settings, Session(seed=seed))
+        trained = tas.train(net, dataset, settings, make_session(args, seed))
         print(json.dumps({"seed": seed, "full": trained.accuracy}), flush=True)
         torch.save(net.state_dict(), path)
     net.load_state_dict(torch.load(path))
     return net
+
+
+def make_session(args: argparse.Namespace, seed: int) -> Session:
+    return Session(seed=seed, fabric=make_fabric("cpu", precision=args.precision))
 
 
 def build(model: str, seed: int) -> torch.nn.Module:
