@@ -386,6 +386,19 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("tas ")
 
 
+def test_help_texts_are_broken_where_the_terminal_ends_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(["prune", "--help"]) == 0
+    lines = [line.strip("│ ") for line in capsys.readouterr().out.splitlines()]
+    own = "(20M). Several (0.7,0.5,0.3) make a network for each of them in one"
+    inherited = "for pixels of 0 to 1: one number or one per channel (default: the"
+    in_a_section = "network's weights with probabilities, and an order of the channels, by"
+    for text in (own, inherited, in_a_section):
+        assert lines.count(text) == 1
+
+
 def test_help_does_not_import_torch() -> None:
     code = (
         "import sys; from transformable.cli import main; "

@@ -23,7 +23,7 @@ def run(methods: str, folder: Path, work: Work, jobs: int = 1) -> dict[str, str 
     def finished(trial: Trial, reason: str | None) -> None:
         ended[trial.name] = reason
 
-    run_trials(work, None, folder, jobs, lambda: next(left, None), finished, lambda: None)
+    run_trials(work, [None] * jobs, folder, lambda: next(left, None), finished, lambda: None)
     return ended
 
 
@@ -45,6 +45,25 @@ def test_jobs_run_side_by_side(tmp_path: Path) -> None:
     assert ended == {"pfec-0.5-seed0": None, "fpgm-0.5-seed0": None}
 
 
+def test_trials_at_the_same_time_have_different_options(tmp_path: Path) -> None:
+    left = iter([trial(method) for method in ("pfec", "fpgm", "uniform", "cp")])
+    ended: list[str | None] = []
+    run_trials(
+        working.meeting_another,
+        ["one", "other"],
+        tmp_path,
+        lambda: next(left, None),
+        lambda trial, reason: ended.append(reason),
+        lambda: None,
+    )
+    assert ended == [None] * 4
+    given = {path.parent.name.split("-")[0]: path.read_text() for path in tmp_path.glob("*/option")}
+    assert given["pfec"] == "one"
+    assert given["fpgm"] == "other"
+    assert {*given.values()} == {"one", "other"}
+    assert len(given) == 4
+
+
 def test_who_stops_lets_the_trials_save(tmp_path: Path) -> None:
     trials = iter([trial("pfec")])
 
@@ -55,9 +74,8 @@ def test_who_stops_lets_the_trials_save(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run_trials(
             working.endless,
-            None,
+            [None],
             tmp_path,
-            1,
             lambda: next(trials, None),
             lambda trial, reason: None,
             tick,

@@ -28,6 +28,12 @@ def meeting(options: None, trial: Trial, folder: Path) -> None:
         time.sleep(0.01)
 
 
+def meeting_another(option: str, trial: Trial, folder: Path) -> None:
+    """The same; each writes down the option that it was given."""
+    (folder / "option").write_text(option)
+    meeting(None, trial, folder)
+
+
 def endless(options: None, trial: Trial, folder: Path) -> None:
     """Until it is told to stop."""
     try:
@@ -44,9 +50,8 @@ def parent(folder: str) -> None:
     left = iter([Trial(method="pfec", budget="0.5", seed=0)])
     run_trials(
         endless,
-        None,
+        [None],
         Path(folder),
-        1,
         lambda: next(left, None),
         lambda trial, reason: None,
         lambda: None,

@@ -7,10 +7,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from safetensors.torch import load_file
 
 from transformable.cli.entry import main
+from transformable.training.devices import devices_in_turn
 
 # without batch norm, whose statistics each process has of its own part of the batch
 NET = """
@@ -64,3 +66,13 @@ def test_two_processes_do_what_one_does(tmp_path: Path) -> None:
         )
     weights = [load_file(tmp_path / name / "model.safetensors") for name in ("one", "two")]
     torch.testing.assert_close(*weights, rtol=1e-4, atol=1e-6)
+
+
+def test_trials_take_the_gpus_in_turn_unless_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert devices_in_turn("auto", 3) == ["cuda:0", "cuda:1", "cuda:0"]
+    assert devices_in_turn("cuda", 1) == ["cuda:0"]
+    assert devices_in_turn("cuda:1", 2) == ["cuda:1", "cuda:1"]
+    assert devices_in_turn("cpu", 2) == ["cpu", "cpu"]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert devices_in_turn("auto", 2) == ["auto", "auto"]

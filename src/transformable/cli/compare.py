@@ -29,6 +29,7 @@ from ..report.formatting import counted, duration
 from ..runs.progress_file import ProgressFile, end_recorded
 from ..runs.run_folder import Run
 from ..searching.derive import check_possible
+from ..training.devices import devices_in_turn
 from ..training.interrupts import Interrupted
 from ..training.train import check_steps
 from .budgets import BudgetMaker, trace_space
@@ -52,6 +53,7 @@ __all__ = [
     "print_trial",
     "run_comparison",
     "say_how_long",
+    "side_by_side",
     "train_shared_teacher",
 ]
 
@@ -102,8 +104,16 @@ def run_what_is_left(work: Work, options: Any, comparison: Comparison) -> None:
             kept()
             draw()
 
-        comparison.run(work, options, lambda: next(left, None), finished, tick)
+        comparison.run(
+            work, side_by_side(options, comparison.jobs), lambda: next(left, None), finished, tick
+        )
     kept.write()
+
+
+def side_by_side(options: Any, jobs: int) -> list[Any]:
+    """The options of each of the trials that run at the same time: each on a device of its own, if
+    there are several GPUs and none is named."""
+    return [replace(options, device=device) for device in devices_in_turn(options.device, jobs)]
 
 
 def dry_run(options: TrialOptions, comparison: Comparison) -> Outcome:

@@ -14,6 +14,7 @@ from ..settings import Distilling, Searching, Training
 from ..spelling import nearest
 from . import options, pruning_options, query_options, reproducing_options
 from .config_file import read_config
+from .help_texts import set_help_texts
 from .options import Search, option_names
 from .pruning_options import PruningOptions
 
@@ -33,6 +34,8 @@ def parse(name: str, kind: Any, arguments: list[str]) -> Any:
     None if the arguments asked for help, which is printed.
     """
     base = _base(kind, arguments)
+    if {"-h", "--help"} & {*arguments}:
+        set_help_texts(kind)
     message = io.StringIO()
     try:
         with contextlib.redirect_stderr(message):

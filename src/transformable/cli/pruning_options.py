@@ -134,7 +134,7 @@ class TrialOptions(PruningOptions):
     """How far from the target the cost may be, as a share of it. A method that is too coarse for
     that may use up to 0.05, and is marked: it is compared at another cost."""
     jobs: Annotated[int, at_least(1)] = 1
-    """Trials that run at the same time; they share the processors."""
+    """Trials that run at the same time; they share the processors, and take the GPUs in turn."""
     export: bool = False
     """Write every small network as safetensors, ONNX and torch.export (tas export does one)."""
 

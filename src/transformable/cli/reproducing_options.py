@@ -61,7 +61,7 @@ class Reproduce(QueryOptions):
     seed: Annotated[int, at_least(0), MILLION] = 0
     """The first seed."""
     jobs: Annotated[int, at_least(1)] = 1
-    """Runs at the same time; they share the processors."""
+    """Runs at the same time; they share the processors, and take the GPUs in turn."""
     device: str = "auto"
     """auto, cpu, mps, cuda or cuda:INDEX."""
     precision: Precision = "32-true"

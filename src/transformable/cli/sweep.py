@@ -19,6 +19,7 @@ from .compare import (
     print_trial,
     run_comparison,
     say_how_long,
+    side_by_side,
     train_shared_teacher,
 )
 from .given_weights import check_given
@@ -76,8 +77,9 @@ def _run_shared(options: Sweep, queue: SharedQueue, comparison: Comparison) -> N
                 kept()
                 draw()
 
+            each = side_by_side(options, comparison.jobs)
             while True:
-                comparison.run(execute_trial, options, queue.take, finished, tick)
+                comparison.run(execute_trial, each, queue.take, finished, tick)
                 if not queue.unfinished():
                     break
                 time.sleep(1.0)

@@ -93,12 +93,15 @@ class Comparison:
     def run(
         self,
         work: Work,
-        options: Any,
+        options: Sequence[Any],
         next_trial: Callable[[], Trial | None],
         finished: Callable[[Trial, str | None], None],
         tick: Callable[[], None],
     ) -> None:
-        """Run trials in processes until there is no next one; ``finished`` gets each that ended."""
+        """Run trials in processes until there is no next one; ``finished`` gets each that ended.
+
+        There is one of the ``options`` for each trial that runs at the same time.
+        """
 
         def take() -> Trial | None:
             trial = next_trial()
@@ -110,7 +113,7 @@ class Comparison:
             self.running.remove(trial)
             finished(trial, reason)
 
-        run_trials(work, options, self.folder, self.jobs, take, ended, tick)
+        run_trials(work, options, self.folder, take, ended, tick)
 
     def conclude(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Write result.json, results.csv, results.md and report.html; returns the result."""

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -50,30 +50,33 @@ class Logs:
 
 def run_trials(
     work: Work,
-    options: Any,
+    options: Sequence[Any],
     out: Path,
-    jobs: int,
     next_trial: Callable[[], Trial | None],
     finished: Callable[[Trial, str | None], None],
     tick: Callable[[], None],
 ) -> None:
-    """Run trials in processes, ``jobs`` of them side by side, until there is no next one.
+    """Run trials in processes until there is no next one: as many side by side as there are
+    ``options``, each of which serves one trial at a time.
 
     ``finished`` is called with each trial and the reason if it failed, ``tick`` about once a
     second.
     """
-    running: dict[BaseProcess, Trial] = {}
+    running: dict[BaseProcess, tuple[Trial, Any]] = {}
+    free = [*reversed(options)]
     try:
         while True:
-            while len(running) < jobs and (trial := next_trial()) is not None:
-                running[_start(work, options, out, jobs, trial)] = trial
+            while free and (trial := next_trial()) is not None:
+                own = free.pop()
+                running[_start(work, own, out, len(options), trial)] = trial, own
             tick()
             if not running:
                 return
             wait([process.sentinel for process in running], timeout=1.0)
             for process in [p for p in running if p.exitcode is not None]:
                 process.join()
-                trial = running.pop(process)
+                trial, own = running.pop(process)
+                free.append(own)
                 finished(trial, _reason(process.exitcode, Logs(out, trial)))
     finally:
         _stop(list(running))

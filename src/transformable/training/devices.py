@@ -17,6 +17,7 @@ from ..settings import Precision
 
 __all__ = [
     "average_gradients",
+    "devices_in_turn",
     "make_fabric",
     "max_over_processes",
     "mean_over_processes",
@@ -67,6 +68,17 @@ def make_fabric(
         # of the launchers that Fabric would detect, only torchrun is used
         plugins=None if is_under_torchrun() else LightningEnvironment(),
     )
+
+
+def devices_in_turn(device: str, count: int) -> list[str]:
+    """The devices of ``count`` trials that run at the same time: the CUDA devices of this machine
+    in turn, unless one of them is named.
+
+    >>> devices_in_turn("cpu", 2)
+    ['cpu', 'cpu']
+    """
+    there = torch.cuda.device_count() if device in ("auto", "cuda") else 0
+    return [f"cuda:{number % there}" if there > 1 else device for number in range(count)]
 
 
 def max_over_processes(fabric: Fabric, value: int) -> int:
