@@ -90,7 +90,7 @@ def compare(
             "seconds": time.perf_counter() - start,
         }
 
-    key = f"{args.model}-{args.size}-{budget}-{seed}"
+    key = f"{args.model}-{args.size}-{args.precision}-{budget}-{seed}"
     found = once(out / f"{key}-search.json", searched)
     shape = tas.Shape.from_json(json.dumps(found["shape"]))
     same = Budget.of(tas.macs(space, shape), space)
@@ -104,7 +104,7 @@ def compare(
 
 
 def pretrained(args: argparse.Namespace, dataset: Dataset, seed: int) -> torch.nn.Module:
-    path = Path(args.out) / f"{args.model}-{args.size}-{seed}.pt"
+    path = Path(args.out) / f"{args.model}-{args.size}-{args.precision}-{seed}.pt"
     net = build(args.model, seed)
     if not path.exists():
         settings = replace(quick("cifar10"), epochs=8)

@@ -55,7 +55,7 @@ def main() -> None:
     teacher = trained(args, halves["seen"])
     found = {
         (half, seed): once(
-            Path(args.out) / f"{args.budget}-{half}-{seed}.json",
+            Path(args.out) / f"{args.budget}-{args.precision}-{args.epochs}-{half}-{seed}.json",
             lambda half=half, seed=seed: searched(args, teacher, halves[half], data, seed),
         )
         for seed in args.seeds
@@ -144,7 +144,8 @@ def distance(one: dict[str, list[float]], two: dict[str, list[float]]) -> float:
 
 def mean_and_error(values: list[float]) -> dict[str, float]:
     error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else float("nan")
-    return {"mean": round(statistics.mean(values), 3), "standard_error": round(error, 3)}
+    mean = statistics.mean(values) if values else float("nan")  # one seed alone has no pairs
+    return {"mean": round(mean, 3), "standard_error": round(error, 3)}
 
 
 if __name__ == "__main__":

@@ -60,6 +60,15 @@ def test_the_method_is_named(changes: dict[str, Any], sentence: str) -> None:
     assert ("Transformable Architecture Search" in text) == (TAS in sentence)
 
 
+def test_what_the_milliseconds_are() -> None:
+    assert "Milliseconds are the median at batch 1 in PyTorch 2 on a cpu (threads: 1)." in card()
+    conditions = "onnxruntime at batch 8, 2 threads, on theirs"
+    target = {**SUMMARY["target"], "metric": "latency", "conditions": conditions}
+    counted = f"Milliseconds are as the budget counts them, in {conditions}"
+    assert f"{counted}, by a table of times and not measured." in card(target=target)
+    assert f"{counted}." in card(target=target, timed={"ms": 1.0})
+
+
 def test_the_inputs_are_described() -> None:
     assert (
         "Images as float32 of N x 1 x 8 x 8. From pixels of 0 to 255: subtract the mean (125) of "

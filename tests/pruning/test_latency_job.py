@@ -5,12 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 
 from support.timed_by_law import OVERHEAD, time_by_law
 from support.tiny_prune import OPTIONS, prepare
 from transformable.cli.entry import main
+from transformable.costing.latency import Latency
+from transformable.methods import tas
 from transformable.report.formatting import significant
+from transformable.searching.search import search_all
 from transformable.timing import table_file
+from transformable.tracing.space import Space
 
 
 @pytest.fixture
@@ -60,6 +65,29 @@ def test_the_network_takes_what_was_promised(
     assert "lies in the band of" in page
 
 
+def test_a_search_that_has_settled_its_times_is_not_repeated(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine on which every network takes 1.09 times the target: inside of the band, but
+    not by the margin for which shapes are derived again."""
+    searches: list[tuple[Any, ...]] = []
+
+    def counted(*arguments: Any, **more: Any) -> Any:
+        searches.append(arguments)
+        return search_all(*arguments, **more)
+
+    monkeypatch.setattr(tas, "search_all", counted)
+
+    def shape_timer(model: nn.Module, space: Space, latency: Latency, device: Any) -> Any:
+        return lambda shape: 1.09 * 0.7 * latency.full
+
+    monkeypatch.setattr(table_file, "shape_timer", shape_timer)
+    assert main([*LATENCY, "--budget=0.7", "--out=run", "--no-export"]) == 0
+    assert len(searches) == 1
+    searched = json.loads(Path("run", "search", "result.json").read_text())
+    assert searched["cost"] == pytest.approx(1.09e6 * result()["target"]["value"], abs=1)
+
+
 def test_milliseconds_beside_macs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     macs = [*OPTIONS, "--teacher-epochs=1", "--search-epochs=1", "--epochs=1", "--no-export"]
     assert main([*macs, "--budget=0.5", "--out=alone"]) == 0
@@ -91,6 +119,11 @@ def test_times_of_another_machine_are_not_called_measured(
     assert found["target"]["low"] <= found["after"]["latency"] <= found["target"]["high"]
     assert "by the table, not measured here" in shown
     assert "1 thread, on elsewhere" in shown
+    page = Path("run", "report.html").read_text()
+    assert "1 thread, on elsewhere, by the table, not measured here." in page
+    assert "was not measured here: torch at batch 1, 1 thread, on elsewhere." in page
+    assert "µs before" in page
+    assert "| latency |" in Path("run", "summary.md").read_text()
 
 
 def test_one_table_for_all_commands(
@@ -111,13 +144,36 @@ def test_one_table_for_all_commands(
     assert main([*search, *more, "--out=searched", "--json"]) == 0
     searched = json.loads(capsys.readouterr().out)
     assert searched["target"]["low"] <= searched["latency"] <= searched["target"]["high"]
+    assert main([*search, *more, "--out=searched"]) == 0
+    [verdict] = [row for row in capsys.readouterr().out.splitlines() if "latency budget" in row]
+    assert f"met, {searched['latency']:.3g} ms" in verdict
+
+
+def test_a_search_says_what_it_missed(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine on which every network takes nine times the time of the whole one."""
+
+    def shape_timer(model: nn.Module, space: Space, latency: Latency, device: Any) -> Any:
+        return lambda shape: 9 * latency.full
+
+    monkeypatch.setattr(table_file, "shape_timer", shape_timer)
+    search = ["search", "--model=net.py:net", "--data=npz:tiny.npz", "--epochs=1"]
+    more = ["--budget=0.5", "--tolerance=0.2", "--batch-size=16", "--pretrain-epochs=0"]
+    assert main([*search, *more, "--at-most=latency=0.9", "--out=limit"]) == 0
+    limit = result("limit")
+    assert limit["latency"] > 5 * limit["target"]["at_most"]["latency"]
+    rows = capsys.readouterr().out.splitlines()
+    assert any(
+        "limit of at most " in row and f"missed, {limit['latency']:.3g} ms" in row for row in rows
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--budget=3ms"], "3ms is not a number of MACs; use --metric latency"),
-        (["--metric=latency", "--budget=1ns"], "a budget of 1ns is 1e-06 ms, and this network can"),
+        (["--metric=latency", "--budget=1ns"], "a budget of 1ns is 1e-06 ms, and no shape of"),
         (["--metric=latency", "--budget=20M"], "20M is not a time"),
         (
             ["--metric=latency", "--latency-table=none.json"],
@@ -125,7 +181,7 @@ def test_one_table_for_all_commands(
         ),
         (["--metric=latency", "--latency-table=theirs.json"], "measured on 'another processor'"),
         (["--metric=latency", "--runtime=onnxruntime"], "onnxruntime is not installed"),
-        (["--at-most=latency=1ns"], "at most 1e-06 ms is below the smallest shape"),
+        (["--at-most=latency=1ns"], "at most 1e-06 ms is not possible: no shape of"),
         (["--at-most=watts=3"], "with a metric of macs, params, latency, not 'watts="),
         (["--at-most=macs=3M"], "the budget itself is in macs"),
         (["--divisor=0"], "divisor must be a whole number of at least 1, or auto, not 0"),

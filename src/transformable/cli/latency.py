@@ -27,15 +27,14 @@ class LatencyOutcome(Outcome):
         found = self.result
         table = Table(show_footer=True)
         table.add_column("layer", "call", overflow="fold")
-        table.add_column("microseconds", f"{1000 * found['latency_ms']:,.1f}", justify="right")
+        whole = 1000 * found["latency_ms"]
+        table.add_column("microseconds", f"{whole:,.1f}", justify="right")
         table.add_column("share", "100.0 %", justify="right")
-        for name, microseconds in found["layers_us"].items():
-            share = microseconds / (1000 * found["latency_ms"])
-            table.add_row(name, f"{microseconds:,.1f}", f"{share:.1%}".replace("%", " %"))
-        rest = 1000 * found["latency_ms"] - sum(found["layers_us"].values())
-        share = rest / (1000 * found["latency_ms"])
-        name = "the call itself" if rest > 0 else "less in the whole call"
-        table.add_row(name, f"{rest:,.1f}", f"{share:.1%}".replace("%", " %"))
+        rows = {**found["layers_us"], "the call itself": found["call_us"]}
+        rows["error of the sum"] = whole - sum(rows.values())
+        for name, microseconds in rows.items():
+            share = f"{microseconds / whole:.1%}".replace("%", " %")
+            table.add_row(name, f"{microseconds:,.1f}", share)
         lines = [
             f"measured in {found['runtime']} at batch {found['batch']}, threads: "
             f"{found['threads']}, on {found['machine']}",
@@ -82,6 +81,7 @@ def latency(options: Latency, command: str) -> Outcome:
     result: dict[str, Any] = {
         "latency_ms": times.full / 1e6,
         "layers_us": {name: each / 1e3 for name, each in times.by_layer(space, space.full).items()},
+        "call_us": times.scale * times.constant / 1e3,
         "machine": times.conditions.machine,
         "runtime": times.conditions.runtime,
         "batch": times.conditions.batch,

@@ -1,6 +1,6 @@
 """What every command returns: its result, which can be shown as a table."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..report.chance import chance_remark
-from ..report.formatting import duration
+from ..report.formatting import METRIC_NAMES, amount, duration
 
-__all__ = ["Outcome", "parts_rows"]
+__all__ = ["Outcome", "parts_rows", "verdicts"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,3 +65,22 @@ def _words(name: str, value: Any) -> str:
 def parts_rows(seconds: Mapping[str, float]) -> list[tuple[str, str]]:
     """A row for each part of the work, in the dry run of a command."""
     return [(name, f"about {duration(each)}") for name, each in seconds.items() if each]
+
+
+def verdicts(
+    target: Mapping[str, Any], costs: Mapping[str, float]
+) -> Iterator[tuple[str, str, str]]:
+    """Each promise that is kept by measuring or beside the budget, its metric, and whether it is
+    met.
+
+    >>> limit = {"metric": "macs", "at_most": {"latency": 3.0}}
+    >>> list(verdicts(limit, {"macs": 100, "latency": 3.1}))
+    [('limit of at most 3.00 ms', 'latency', 'missed')]
+    """
+    if target["metric"] == "latency":
+        held = target["low"] <= costs["latency"] <= target["high"]
+        yield "latency budget", "latency", "met" if held else "missed"
+    for metric, high in target.get("at_most", {}).items():
+        name = "" if metric == "latency" else f" {METRIC_NAMES[metric]}"
+        verdict = "met" if costs[metric] <= high else "missed"
+        yield f"limit of at most {amount(metric, high)}{name}", metric, verdict

@@ -15,12 +15,12 @@ from ..pruning.dry_run import estimate_job
 from ..pruning.prune import run_job
 from ..report import write_report
 from ..report.chance import accuracy_remarks
-from ..report.formatting import METRIC_NAMES, amount, band_text, duration, passes
+from ..report.formatting import amount, band_text, duration, passes
 from ..runs.run_folder import Run
 from ..training.session import Session
 from .compare import run_comparison
 from .jobs import make_job, make_session, run_once, started
-from .outcome import Outcome, parts_rows
+from .outcome import Outcome, parts_rows, verdicts
 from .pruning_options import Prune, as_sweep, split
 
 __all__ = ["prune"]
@@ -102,16 +102,10 @@ def _passes_lines(result: dict[str, Any]) -> list[str]:
 
 def _budget_lines(result: dict[str, Any]) -> list[str]:
     """The band of the budget; for a latency, and for limits, also what the network has."""
-    target, after = result["target"], result["after"]
+    target = result["target"]
     lines = [f"budget: {target['metric']} of {band_text(target)}"]
-    if target["metric"] == "latency":
-        held = target["low"] <= after["latency"] <= target["high"]
-        lines.append(f"latency budget: {'met' if held else 'missed'}, {_cost(result, 'latency')}")
-    for metric, high in target.get("at_most", {}).items():
-        name = "" if metric == "latency" else f" {METRIC_NAMES[metric]}"
-        verdict = "met" if after[metric] <= high else "missed"
-        most = f"at most {amount(metric, high)}{name}"
-        lines.append(f"limit of {most}: {verdict}, {_cost(result, metric)}")
+    for promise, metric, verdict in verdicts(target, result["after"]):
+        lines.append(f"{promise}: {verdict}, {_cost(result, metric)}")
     return lines
 
 

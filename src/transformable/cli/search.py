@@ -22,7 +22,7 @@ from ..searching.derive import check_possible
 from ..searching.dry_run import search_phases
 from ..searching.search import Searched, images_of
 from ..searching.search import search as search_sizes
-from ..settings import Training, plain_values
+from ..settings import Metric, Training, plain_values
 from ..shape import Shape
 from ..tracing.space import Space
 from ..training.dry_run import training_phases
@@ -41,7 +41,7 @@ from .jobs import (
     started,
 )
 from .options import Search
-from .outcome import Outcome, parts_rows
+from .outcome import Outcome, parts_rows, verdicts
 
 __all__ = ["search"]
 
@@ -91,6 +91,10 @@ class SearchOutcome(Outcome):
         rows = [
             (metric, f"{amount(metric, cost)} of {amount(metric, full)} ({cost / full:.1%})"),
             ("target", f"{amount(metric, target['value'])}, {band_text(target)}"),
+            *(
+                (promise, f"{verdict}, {amount(of, self.result[of])}")
+                for promise, of, verdict in verdicts(target, self.result)
+            ),
             ("derived by", _how_derived(self.result)),
             *stages(self.result.get("blocks", {}), Shape.from_dict(self.result["shape"])),
             *(
@@ -142,10 +146,12 @@ def _how_derived(result: dict[str, Any]) -> str:
 def _result(options: Search, space: Space, budget: Budget, found: Searched) -> dict[str, Any]:
     """The content of result.json."""
     shape, last = found.shape, found.history[-1] if found.history else {}
+    costs: dict[Metric, int] = {"macs": macs(space, shape), "params": params(space, shape)}
+    costs |= {limit.metric: limit.cost(space, shape) for limit in (budget, *budget.at_most)}
+    if found.derived.time is not None:
+        costs["latency"] = found.derived.time
     return {
-        "macs": macs(space, shape),
-        "params": params(space, shape),
-        budget.metric: in_units(budget.metric, found.derived.cost),
+        **{metric: in_units(metric, cost) for metric, cost in costs.items()},
         "full": in_units(budget.metric, budget.cost(space, space.full)),
         "target": budget.target(),
         "derived_by": found.derived.how,

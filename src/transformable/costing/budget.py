@@ -113,14 +113,14 @@ class Budget(Limit):
         """
         if not 0 < tolerance < 1:
             raise ValueError(f"tolerance must be above 0 and below 1, not {tolerance}")
-        full, smallest, largest, value = _asked(amount, space, metric, latency)
-        if smallest == largest != value:
+        full, least, most, value = _asked(amount, space, metric, latency)
+        if space.smallest == space.largest and value != full:
             raise ValueError(f"nothing in this network may change: {_why_nothing(space)}")
-        if not smallest <= value <= largest:
+        if not least <= value <= most:
+            has = "no shape of this network is outside of" if latency else "this network can have"
             raise ValueError(
-                f"a budget of {amount} is {describe_cost(metric, value)}, and this network can "
-                f"have {describe_cost(metric, smallest, largest)} "
-                f"({smallest / full:.3f} to {largest / full:.3f})"
+                f"a budget of {amount} is {describe_cost(metric, value)}, and {has} "
+                f"{describe_cost(metric, least, most)} ({least / full:.3f} to {most / full:.3f})"
             )
         budget = cls(metric=metric, value=value, low=0, high=0, latency=latency, at_most=at_most)
         return budget.within(tolerance)
@@ -163,7 +163,7 @@ class Budget(Limit):
             inside = self.low + margin <= measured <= self.high - margin
             return 0.0 if inside else abs(measured - self.value)
         limits = [each.high for each in self.at_most if each.latency is not None]
-        return max(0.0, *(measured - (1 - MARGIN) * high for high in limits))
+        return max(0.0, measured - (1 - MARGIN) * min(limits))
 
     @property
     def promise(self) -> str:
@@ -179,10 +179,13 @@ class Budget(Limit):
         """Whether a shape is inside the band, and above no other limit."""
         return self.holds(self.cost(space, shape)) and not self.exceeded(space, shape)
 
-    def exceeded(self, space: Space, shape: Shape) -> str:
-        """The first other limit that a shape is above, in words, if there is one."""
+    def exceeded(self, space: Space, shape: Shape, time: int | None = None) -> str:
+        """The first other limit that a shape is above, in words, if there is one; ``time`` is its
+        measured time, if it has one."""
         for limit in self.at_most:
-            if (cost := limit.cost(space, shape)) > limit.high:
+            measured = None if limit.latency is None else time
+            cost = limit.cost(space, shape) if measured is None else measured
+            if cost > limit.high:
                 own = describe_cost(limit.metric, cost)
                 return f"{own} where {describe_cost(limit.metric, limit.high)} are allowed"
         return ""
@@ -209,17 +212,17 @@ def in_units(metric: Metric, cost: float) -> float:
 
 def limit_of(amount: str, space: Space, metric: Metric, latency: Latency | None = None) -> Limit:
     """A limit from a fraction, a number or a time; a ValueError if no shape is below it, or all."""
-    full, smallest, largest, value = _asked(amount, space, metric, latency)
-    if value > max(full, largest):
+    full, least, most, value = _asked(amount, space, metric, latency)
+    if value > most:
         hint = "; a time has a unit, such as 3ms" if metric == "latency" else ""
         raise ValueError(
-            f"at most {describe_cost(metric, value)} is no limit: the largest shape of this "
-            f"network has {describe_cost(metric, largest)}{hint}"
+            f"at most {describe_cost(metric, value)} is no limit: no shape of this network has "
+            f"more than {describe_cost(metric, most)}{hint}"
         )
-    if value < smallest:
+    if value < least:
         raise ValueError(
-            f"at most {describe_cost(metric, value)} is below the smallest shape of this network, "
-            f"{describe_cost(metric, smallest)} ({smallest / full:.3f})"
+            f"at most {describe_cost(metric, value)} is not possible: no shape of this network "
+            f"has less than {describe_cost(metric, least)} ({least / full:.3f})"
         )
     return Limit(metric=metric, high=int(value), latency=latency)
 
@@ -227,16 +230,19 @@ def limit_of(amount: str, space: Space, metric: Metric, latency: Latency | None 
 def _asked(
     amount: str | float, space: Space, metric: Metric, latency: Latency | None
 ) -> tuple[int, int, int, float]:
-    """The costs of the full, the smallest and the largest shape, and the one that is asked for."""
+    """The cost of the full network, the ends between which all shapes are, and the cost that is
+    asked for."""
     if metric not in get_args(Metric):
         raise ValueError(f"metric must be one of {', '.join(get_args(Metric))}, not {metric!r}")
-    measure = Limit(metric=metric, high=0, latency=latency)
-    shapes = (space.full, space.smallest, space.largest)
-    full, *others = (measure.cost(space, shape) for shape in shapes)
-    if latency is not None and metric == "latency":
-        full = round(latency.full)
-    costs = (full, *others)
-    return full, min(costs), max(costs), _number(amount, full, metric)
+    if metric == "latency":
+        # the smallest shape need not be the fastest
+        times = _measured(latency)
+        full, ends = round(times.full), times.bounds(space)
+    else:
+        count = macs if metric == "macs" else params
+        full = count(space, space.full)
+        ends = count(space, space.smallest), count(space, space.largest)
+    return full, min(full, *ends), max(full, *ends), _number(amount, full, metric)
 
 
 def _why_nothing(space: Space) -> str:

@@ -1,28 +1,38 @@
 """Shapes for a budget in milliseconds: what is derived is measured, and the times are corrected."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from ..shape import Shape
 from ..tracing.space import Space
-from .budget import BandError, Budget, describe_cost
+from .budget import BandError, Budget
 
-__all__ = ["settle"]
+__all__ = ["Settled", "settle"]
 
 CORRECTIONS = 4  # times that a shape is derived again because its measured time is outside the band
 
 
-def settle(find: Callable[[Budget], Shape], space: Space, budget: Budget) -> tuple[Shape, int]:
-    """A shape that a method finds for a budget, and its cost, which for a latency is measured; so
-    is a limit beside the budget that is a latency.
+class Settled(NamedTuple):
+    """A shape and its cost."""
 
-    If the measured time is outside the band or above the limit, the times are corrected by it and
-    the method is called again, for the inner half of the band if that has a shape: what is at an
-    end of the band may be measured outside. If no shape comes into the band, the nearest is
-    returned; a BandError is raised if none is below the limit.
+    shape: Shape
+    cost: int
+    """In the metric of the budget; a latency is the measured one."""
+    time: int | None = None
+    """Its measured time in nanoseconds, if the budget or a limit beside it is a latency."""
+
+
+def settle(shape: Shape, find: Callable[[Budget], Shape], space: Space, budget: Budget) -> Settled:
+    """Measure a shape that was found for a budget, if that or a limit beside it is a latency.
+
+    If the measured time is outside the band or above the limit, the times are corrected by it, and
+    `find` is called for another shape, for the inner half of the band if that has one: what is at
+    an end of the band may be measured outside. If no shape comes into the band, or below the limit,
+    the nearest is returned.
     """
-    shape, latency = find(budget), budget.timed
+    latency = budget.timed
     if latency is None or latency.timer is None:
-        return shape, budget.cost(space, shape)
+        return Settled(shape, budget.cost(space, shape))
     best: tuple[float, Shape, int] | None = None
     for left in reversed(range(CORRECTIONS + 1)):
         measured = round(latency.timer(shape))
@@ -42,13 +52,5 @@ def settle(find: Callable[[Budget], Shape], space: Space, budget: Budget) -> tup
             break
     assert best is not None
     _, shape, measured = best
-    if budget.latency is not None:
-        return shape, measured
-    for limit in budget.at_most:
-        if limit.latency is not None and measured > limit.high:
-            takes, allowed = (describe_cost("latency", each) for each in (measured, limit.high))
-            raise BandError(
-                f"the network that is nearest to the limits takes {takes} where "
-                f"{allowed} are allowed"
-            )
-    return shape, budget.cost(space, shape)
+    cost = budget.cost(space, shape) if budget.latency is None else measured
+    return Settled(shape, cost, measured)

@@ -6,6 +6,7 @@ them is in the package `timing`.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil, floor
 from typing import Any, Self
 
 import numpy as np
@@ -81,6 +82,8 @@ class Surface:
         surface = cls(tuple(values["ins"]), tuple(values["outs"]), times, int(values["block"]))
         if times.shape != (len(surface.ins), len(surface.outs)) or not np.isfinite(times).all():
             raise ValueError("a surface has a finite time for each pair of its widths")
+        if surface.block < 1:
+            raise ValueError(f"a block has at least 1 channel, not {surface.block}")
         return surface
 
 
@@ -228,6 +231,18 @@ class Latency:
         for part in self.parts:
             for term in part.terms(masks):
                 yield replace(term, values=self.scale * term.values)
+
+    def bounds(self, space: Space) -> tuple[int, int]:
+        """No shape takes less than the first or more than the second: what all parts take at the
+        widths at which each of them is fastest, or slowest."""
+        masks, low, high = PossibleMasks(space), self.constant, self.constant
+        for part in self.parts:
+            values = [term.values for term in part.terms(masks)]
+            least, most = sum(each.min() for each in values), sum(each.max() for each in values)
+            kept = space.keeps(part, space.smallest) and not part.original_only
+            low += least if kept else min(0.0, least)
+            high += most if kept else max(0.0, most)
+        return floor(self.scale * low), ceil(self.scale * high)
 
     def by_layer(self, space: Space, shape: Shape) -> dict[str, float]:
         """The time of each layer with the operations after it, up to the next layer."""

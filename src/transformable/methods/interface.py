@@ -34,6 +34,9 @@ class MethodResult:
     """The small network, with the weights that its training starts from."""
     cost: int
     """Its cost, in the metric of the budget; a latency is in nanoseconds."""
+    time: int | None = None
+    """Its time in nanoseconds, if the budget or a limit beside it is a latency and the method has
+    measured its networks until one was inside the band, as far as there is one."""
     notes: dict[str, Any] = field(default_factory=dict)
     """Further results of the method, as JSON values."""
     passes: float = 0.0

@@ -39,6 +39,7 @@ def both(model: nn.Module, space: Space, budget: Budget, context: Context) -> Me
         shape=found.shape,
         model=small,
         cost=found.derived.cost,
+        time=found.derived.time,
         notes={"derived_by": found.derived.how, "given_up": found.derived.given_up},
         passes=found.passes,
         epochs_before=found.epochs if settings.inherit else 0,

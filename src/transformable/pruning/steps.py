@@ -144,8 +144,9 @@ def _timed_method(job: PruningJob, session: Session) -> tuple[MethodResult, floa
                 f"{job.method_name} found a network with "
                 f"{describe_cost(budget.metric, result.cost)}, outside of {budget.band}"
             )
-        if above := budget.exceeded(job.space, result.shape):
-            raise BandError(f"{job.method_name} found a network with {above}; try tas")
+        if above := budget.exceeded(job.space, result.shape, result.time):
+            hint = "" if job.method_name.startswith("tas") else "; try tas"
+            raise BandError(f"{job.method_name} found a network with {above}{hint}")
         return result
 
     try:
@@ -160,19 +161,23 @@ def _timed_method(job: PruningJob, session: Session) -> tuple[MethodResult, floa
 
 
 def _settled(job: PruningJob, budget: Budget, context: Context) -> MethodResult:
-    """The result of the method; if the budget is a latency, the network is measured, and the method
-    is called again where that is outside the band."""
-    found: dict[str, MethodResult] = {}
+    """The result of the method; if the budget or a limit beside it is a latency that the method has
+    not measured, the network is measured, and the method is called again where that is outside the
+    band."""
+    result = job.method(job.model, job.space, budget, context)
+    if result.time is not None:
+        return result
+    found = {result.shape.to_json(): result}
 
     def find(budget: Budget) -> Shape:
         result = job.method(job.model, job.space, budget, context)
         found[result.shape.to_json()] = result
         return result.shape
 
-    shape, cost = settle(find, job.space, budget)
-    result = found[shape.to_json()]
+    settled = settle(result.shape, find, job.space, budget)
+    result = replace(found[settled.shape.to_json()], time=settled.time)
     # the cost of a network with gates is not that of its shape
-    return result if budget.latency is None else replace(result, cost=cost)
+    return result if budget.latency is None else replace(result, cost=settled.cost)
 
 
 @contextmanager

@@ -101,8 +101,10 @@ class RunFacts:
     """For each engine and batch size the times of both networks: median and quartiles."""
     faster: str
     layers: Sequence[Layer]
-    timed: str | None
-    """The conditions of the budget, if that is a latency."""
+    conditions: str | None
+    """What latencies belong to, if the budget or a limit beside it is one."""
+    timed: bool
+    """Whether both networks were timed under these conditions, and not by the table alone."""
     seconds: Mapping[str, float]
     environment: Mapping[str, Any]
     config: Mapping[str, Any]
@@ -176,7 +178,6 @@ def _facts(folder: Path, result: dict[str, Any]) -> RunFacts:
             Layer(**_pick(layer, *needed), **_known(layer, "us_before", "us_after"))
             for layer in result["layers"]
         ],
-        timed=result.get("timed", {}).get("conditions"),
         shape=_pick(result["shape"], "widths", "depths"),
         **_pick(result, *PLAIN, "environment"),
         teacher_path=result.get("teacher"),
@@ -194,6 +195,8 @@ def _facts(folder: Path, result: dict[str, Any]) -> RunFacts:
         after=_side(result["after"], score),
         target=_pick(result["target"], "metric", "value", "low", "high")
         | _known(result["target"], "at_most"),
+        conditions=result["target"].get("conditions"),
+        timed="timed" in result,
         speed=[_speed(row) for row in result["speed"]],
         config=_read(folder / "config.toml", "TOML", _settings, absent={}),
         teacher=_read(teacher / "metrics.csv", METRICS, _metric_rows, absent=[]),

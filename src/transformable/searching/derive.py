@@ -32,6 +32,8 @@ class Derived:
     log_probability: float
     given_up: float
     """Log-probability of the argmax minus that of this shape."""
+    time: int | None = None
+    """Its measured time in nanoseconds, if the budget or a limit beside it is a latency."""
 
 
 def check_possible(space: Space, budget: Budget) -> None:
@@ -131,8 +133,8 @@ def derive(probabilities: Probabilities, space: Space, budget: Budget) -> Derive
 
 
 def settled_shape(probabilities: Probabilities, space: Space, budget: Budget) -> Derived:
-    """The same; if the budget is a latency, the network is timed, and the shape is derived again
-    with corrected times until the measured time is inside the band."""
+    """The same; if the budget or a limit beside it is a latency, the network is timed, and the
+    shape is derived again with corrected times until the measured time is inside the band."""
     found: dict[str, Derived] = {}
 
     def find(budget: Budget) -> Shape:
@@ -140,5 +142,6 @@ def settled_shape(probabilities: Probabilities, space: Space, budget: Budget) ->
         found[derived.shape.to_json()] = derived
         return derived.shape
 
-    shape, cost = settle(find, space, budget)
-    return replace(found[shape.to_json()], cost=cost)
+    settled = settle(find(budget), find, space, budget)
+    derived = found[settled.shape.to_json()]
+    return replace(derived, cost=settled.cost, time=settled.time)

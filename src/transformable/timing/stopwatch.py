@@ -72,7 +72,9 @@ def _quartiles(times: Sequence[float]) -> list[float]:
 def check_threads(count: int) -> None:
     """Raise a ValueError if this machine has fewer processors than threads are asked for: they
     would wait for each other, for minutes."""
-    processors = os.cpu_count() or 1
+    # those that this process may use, where the system says so
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+    processors = len(allowed) or os.cpu_count() or 1
     if count > processors:
         raise ValueError(
             f"latency-threads must be at most {processors} on this machine, not {count}"

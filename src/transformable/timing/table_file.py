@@ -19,6 +19,7 @@ from ..tracing.space import Space
 from .build import Measured, measure_latency
 from .machine import processor
 from .parts import find_parts, timed_part
+from .stopwatch import check_threads
 from .timer import shape_timer
 
 __all__ = ["Table", "conditions_here", "find_latency", "read_table", "write_table"]
@@ -86,6 +87,7 @@ def find_latency(
         write_table(path, table, space)
     latency = table.measured.latency
     if latency.conditions.machine == conditions.machine:
+        check_threads(conditions.threads)
         timed = replace(latency, timer=shape_timer(model, space, latency, device))
         table = replace(table, measured=replace(table.measured, latency=timed))
     return table
@@ -141,24 +143,25 @@ def read_table(path: Path, model: nn.Module, space: Space) -> Table:
     """Read a table from a file; a ValueError if it is of another network or is no table."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return _table(content, path, model, space)
+        version, network = content["version"], content["network"]
+        ours = (version, network) == (VERSION, fingerprint(space))
+        table = _table(content, path, model, space) if ours else None
     except OSError as error:
         raise ValueError(f"cannot read the latency table {path}: {error.strerror}") from error
-    except (ArithmeticError, AttributeError, KeyError, TypeError, UnicodeDecodeError) as error:
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{path} is not a latency table; tas latency --out FILE writes one"
+            f"{path} is not a latency table: delete it, or name another file"
         ) from error
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is not a latency table: {error}") from error
+    if version != VERSION:
+        raise ValueError(
+            f"{path} has version {version}, not {VERSION}: delete it, or name another file"
+        )
+    if table is None:
+        raise ValueError(f"{path} was measured for another network, or for images of another size")
+    return table
 
 
 def _table(content: dict[str, Any], path: Path, model: nn.Module, space: Space) -> Table:
-    if content["version"] != VERSION:
-        raise ValueError(
-            f"{path} has version {content['version']}, not {VERSION}: measure it again"
-        )
-    if content["network"] != fingerprint(space):
-        raise ValueError(f"{path} was measured for another network, or for images of another size")
     parts = []
     for part in find_parts(model, space):
         own = content["parts"][part.name]
