@@ -11,6 +11,8 @@ import pytest
 from support.command_process import start, wait_for
 from support.tiny_prune import prepare
 from transformable.cli.entry import main
+from transformable.cli.parsing import parse
+from transformable.cli.pruning_options import Compare
 from transformable.runs.status import run_status
 
 BASE = [
@@ -98,6 +100,21 @@ def test_compare(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert pair[0]["params"] == pair[1]["params"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "transfers"),
+    [
+        ([], ["init+kd"]),
+        (["--preset=scratch"], ["kd"]),
+        (["--student.transfer=none"], ["none"]),
+        (["--transfer=kd,none", "--student.transfer=init"], ["none", "kd"]),
+    ],
+)
+def test_small_networks_take_over_what_the_preset_says(
+    arguments: list[str], transfers: list[str]
+) -> None:
+    assert parse("compare", Compare, arguments).transfers() == transfers
+
+
 def test_all_methods_spend_the_same_passes(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -111,16 +128,16 @@ def test_all_methods_spend_the_same_passes(
         "random": pytest.approx(5, abs=0.01),
     }
     epochs = {
-        method: len((folder / "c" / f"{method}-0.5-seed0" / "init" / "student" / "metrics.csv")
+        method: len((folder / "c" / f"{method}-0.5-seed0" / "init+kd" / "student" / "metrics.csv")
                     .read_text().splitlines()) - 1
         for method in ("uniform", "sfp", "random")
     }  # fmt: skip
     assert epochs == {"uniform": 5, "sfp": 3, "random": 3}
-    trial = json.loads((folder / "c" / "sfp-0.5-seed0" / "init" / "result.json").read_text())
+    trial = json.loads((folder / "c" / "sfp-0.5-seed0" / "init+kd" / "result.json").read_text())
     assert trial["passes"] == {"search": 2, "student": 3}
-    summary = (folder / "c" / "sfp-0.5-seed0" / "init" / "summary.md").read_text()
+    summary = (folder / "c" / "sfp-0.5-seed0" / "init+kd" / "summary.md").read_text()
     assert "forward and backward: 5 (search 2, student 3)." in summary
-    page = (folder / "c" / "sfp-0.5-seed0" / "init" / "report.html").read_text()
+    page = (folder / "c" / "sfp-0.5-seed0" / "init+kd" / "report.html").read_text()
     assert "5 (search 2, student 3)" in page
     with (folder / "c" / "results.csv").open() as file:
         assert [float(line["passes"]) for line in csv.DictReader(file)][:2] == [5, 5]
@@ -255,7 +272,7 @@ def test_a_trial_that_is_interrupted_in_its_training_goes_on(
     options = ["--methods=uniform", "--seeds=1", "--epochs=150", "--checkpoint-seconds=0"]
     arguments = ["compare", *BASE, *options]
     process = start(folder, "c", *arguments)
-    checkpoint = folder / "c" / "uniform-0.5-seed0" / "init" / "student" / "checkpoint.pt"
+    checkpoint = folder / "c" / "uniform-0.5-seed0" / "init+kd" / "student" / "checkpoint.pt"
     wait_for(checkpoint, process)
     process.terminate()
     process.join(60)

@@ -122,9 +122,9 @@ class TrialOptions(PruningOptions):
     """Which methods: those of tas prune --help, or path.py:function."""
     seeds: Annotated[int, at_least(1), MILLION] = 3
     """How many seeds, counted from --seed; the teacher is trained with the first."""
-    transfer: List = "init"
-    """What the small networks take over, instead of --student.transfer: one or more of none, init,
-    kd, init+kd."""
+    transfer: Annotated[Text, arg(metavar="A,B,..", help_behavior_hint="")] = None
+    """What the small networks take over, one or more of none, init, kd, init+kd (default: as
+    --student.transfer, which the preset chooses)."""
     passes: Count = None
     """Total passes (forward and backward over the training set) for the method and the training of
     its small network; the small network gets the remainder (default: the epochs of the search and
@@ -145,10 +145,12 @@ class TrialOptions(PruningOptions):
         super().__post_init__()
         if (self.devices or 1) > 1:
             raise ValueError("trials take one device each: use --jobs instead of --devices")
-        for name in ("methods", "transfer", "budgets"):
+        for name in ("methods", "budgets"):
             if not split(getattr(self, name, "0.5")):
                 raise ValueError(f"{name} must not be empty")
-        for name in split(self.transfer):
+        if self.transfer is not None and not split(self.transfer):
+            raise ValueError("transfer must not be empty")
+        for name in split(self.transfer or ""):
             if name not in get_args(Transfer):
                 known = ", ".join(get_args(Transfer))
                 raise ValueError(f"transfer must be some of {known}, not {name!r}")
@@ -182,8 +184,9 @@ class TrialOptions(PruningOptions):
         return [tolerance for tolerance in WIDER if tolerance > self.tolerance]
 
     def transfers(self) -> list[Transfer]:
-        """The kinds of transfer that the option names, in the order none, init, kd, init+kd."""
-        return [name for name in get_args(Transfer) if name in split(self.transfer)]
+        """The kinds of transfer that are asked for, in the order none, init, kd, init+kd."""
+        named = split(self.transfer or self.student.transfer)
+        return [name for name in get_args(Transfer) if name in named]
 
 
 @dataclass(frozen=True, kw_only=True)
