@@ -176,7 +176,9 @@ def test_a_coarse_method_is_compared_at_another_cost_and_marked(
     assert costs == {"uniform": 44_100, "mine.py:coarse": 43_780}
     text = (folder / "c" / "results.md").read_text()
     table = text.split("## Differences")[0]
-    marks = {line.split(" | ")[0]: "§" in line for line in table.splitlines() if "| init |" in line}
+    marks = {
+        line.split(" | ")[0]: "§" in line for line in table.splitlines() if "| init+kd |" in line
+    }
     assert marks == {"| uniform": False, "| mine.py:coarse": True}
     assert "outside the band of its budget (± 0.5%)" in text
     # five percent are the widest band
