@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable
@@ -143,14 +144,15 @@ def test_the_multiplier_grows_until_the_cost_is_met() -> None:
     assert copy.value == price.value > 0
 
 
-@pytest.mark.parametrize("pull", ["piecewise", "multiplier"])
+@pytest.mark.parametrize(("pull", "nearest"), [("piecewise", 0.5), ("multiplier", 0.1)])
 @pytest.mark.parametrize("budget", [0.15, 0.8])
-def test_the_cost_is_pulled_both_ways(pull: Any, budget: float) -> None:
+def test_the_cost_is_pulled_both_ways(pull: Any, nearest: float, budget: float) -> None:
     torch.manual_seed(0)
     settings = alternating_search(epochs=8, batch_size=6, arch_lr=0.2, pull=pull)
     found = search(tas.models.build("resnet20"), images(), budget, settings)
-    first, last = (abs(found.history[i]["expected"] / found.budget.value - 1) for i in (0, -1))
-    assert last < max(0.9 * first, 0.1)
+    # without a pull it stays 0.6 to 0.7 away; steps are so large that one epoch alone says little
+    away = [abs(row["expected"] / found.budget.value - 1) for row in found.history[-4:]]
+    assert statistics.median(away) < nearest
 
 
 def test_the_model_stays_as_it_is() -> None:

@@ -179,7 +179,7 @@ class AddWeighted(torch.autograd.Function):
                 else:
                     x_grad = x_grad.addcmul(total_grad, weight)
             if ctx.needs_input_grad[1]:
-                weight_grad = torch.dot(_flat(total_grad), _flat(x))
+                weight_grad = _dot(_flat(total_grad), _flat(x))
         return x_grad, weight_grad, total_grad if ctx.needs_input_grad[2] else None
 
 
@@ -213,6 +213,11 @@ def _times(matrix: Tensor, x: Tensor) -> Tensor:
     if x.ndim == 4:
         return F.conv2d(x, as_kernel(matrix))
     return F.conv1d(x.flatten(2), matrix[:, :, None]).view(x.shape)
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    """The product of two rows; ``torch.dot`` takes twenty times as long where they have 16 bits."""
+    return torch.dot(a, b) if is_full_precision(a) else (a * b).sum()
 
 
 def _flat(x: Tensor) -> Tensor:
