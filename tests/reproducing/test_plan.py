@@ -86,7 +86,7 @@ def test_table3_of_the_paper_has_every_method_on_every_network() -> None:
 
 def test_table4() -> None:
     [study] = planned("small", "table4")
-    assert (study.model, study.data) == ("resnet18", "cifar10")
+    assert (study.model, study.data) == ("resnet18", "cifar10:16")
     assert study.batches == (
         Batch(budget="0.667", methods=("lccl", "sfp", "fpgm"), transfers=("init",)),
         Batch(budget="0.667", methods=("tas",), transfers=("kd",)),

@@ -29,9 +29,9 @@ class Reproduce(QueryOptions):
 
     Scale paper: the networks, datasets and schedules of the paper. Scale small: ResNet-32 in tables
     one and two, ResNet-20 in table 3 and figure 4, ResNet-18 in table 4; CIFAR averaged to 16x16,
-    in table 4 CIFAR-10 at 32x32 instead of ImageNet; 6 epochs for an unpruned network, 2 for a
-    search (8 in figure 4), 4 for a small network; the methods that the paper has. Scale smoke:
-    ResNet-20 on digits, one epoch of everything, to see that it runs.
+    in table 4 CIFAR-10 instead of ImageNet; 6 epochs for an unpruned network, 2 for a search (8 in
+    figure 4), 4 for a small network; the methods that the paper has. Scale smoke: ResNet-20 on
+    digits, one epoch of everything, to see that it runs.
     """
 
     what: Annotated[Positional[str | None], arg(metavar="TABLE", help_behavior_hint="")] = None

@@ -109,7 +109,7 @@ SCALES: dict[ScaleName, Scale] = {
             **_same("cifar100:16"),
             "table2": ("cifar10:16",),
             "table3": ("cifar10:16", "cifar100:16"),
-            "table4": ("cifar10",),
+            "table4": ("cifar10:16",),
         },
         methods=(),
         steps=5,
