@@ -5,6 +5,7 @@ is one step of the weights and one of the sizes, a batch for each.
 """
 
 import gc
+import itertools
 import multiprocessing
 import statistics
 import time
@@ -36,51 +37,57 @@ GEOMETRY = f"ResNet-32, {SIZE}x{SIZE} images"
 def measure_search_steps(
     selects: Sequence[int], steps: int, device: str, settings: Searching, model: str = "resnet32"
 ) -> list[dict[str, Any]]:
-    """For each |I|, the seconds of a step (medians) and the bytes at the peak."""
+    """For each |I|, the seconds of a step (medians) and the bytes at the peak.
+
+    The processes do their steps in turn, so that other work on the machine slows all of them alike.
+    """
     # not forked: a forked process would begin with the memory of this one
     context = multiprocessing.get_context("spawn")
-    found = []
+    pipes = []
     for select in selects:
-        ours, theirs = context.Pipe(duplex=False)
-        threads = torch.get_num_threads()
-        arguments = (theirs, select, steps, device, settings, model, threads)
-        process = context.Process(target=_measure, args=arguments)
-        process.start()
+        ours, theirs = context.Pipe()
+        own = replace(settings, select=select, force=True)
+        arguments = (theirs, own, device, model, torch.get_num_threads())
+        context.Process(target=_step_when_asked, args=arguments, daemon=True).start()
         theirs.close()
-        try:
-            seconds, processor, memory = ours.recv()
-        except EOFError:
-            raise ValueError(
-                f"the search steps with |I| = {select} ended early; probably out of memory"
-            ) from None
-        finally:
-            process.join()
+        pipes.append(ours)
+    # the first step is not counted
+    rounds = [[_ask(*each) for each in zip(pipes, selects, strict=True)] for _ in range(steps + 1)]
+    for pipe in pipes:
+        pipe.close()
+    found = []
+    for select, taken in zip(selects, zip(*rounds[1:], strict=True), strict=True):
+        seconds, processor, memory = zip(*taken, strict=True)
         found.append(
             {
                 "select": select,
-                "seconds": seconds,
-                "processor_seconds": processor,
-                "memory_bytes": memory,
+                "seconds": statistics.median(seconds),
+                "processor_seconds": statistics.median(processor),
+                "memory_bytes": memory[-1],
                 "batch": settings.batch_size,
             }
         )
     return found
 
 
-def _measure(
-    results: Any,
-    select: int,
-    steps: int,
-    device: str,
-    settings: Searching,
-    model: str,
-    threads: int,
-) -> None:
+def _ask(pipe: Any, select: int) -> tuple[float, float, int]:
+    """Seconds, processor seconds and peak of memory of the next step of another process."""
+    try:
+        pipe.send(None)
+        taken: tuple[float, float, int] = pipe.recv()
+    except (EOFError, ConnectionError):
+        raise ValueError(
+            f"the search steps with |I| = {select} ended early; probably out of memory"
+        ) from None
+    return taken
+
+
+def _step_when_asked(pipe: Any, settings: Searching, device: str, model: str, threads: int) -> None:
+    """Do a search step for each message that comes, until the other end is closed."""
     torch.set_num_threads(threads)
     fabric = make_fabric(device)
     network = build(model, num_classes=CLASSES)
     space = Space.trace(network, (3, SIZE, SIZE), residual="project")
-    settings = replace(settings, select=select, force=True)
     supernet = make_supernet(network, space, settings, 0).to(fabric.device).train()
     step = SearchStep(supernet, Budget.of(BUDGET, space), settings, 1000, fabric)
     count = settings.batch_size
@@ -89,17 +96,19 @@ def _measure(
     batch = x, fabric.to_device(torch.arange(count) % CLASSES)
     gc.collect()
     before = peak_memory(fabric.device)  # building the network is no part of a step
-    times, processor = [], []
-    for number in range(steps + 1):  # the first is not counted
+    for number in itertools.count():
+        try:
+            pipe.recv()
+        except EOFError:
+            return
         start, processor_start = time.perf_counter(), time.process_time()
         step(number, 0, batch, batch)
         if fabric.device.type == "cuda":
             torch.cuda.synchronize(fabric.device)
-        times.append(time.perf_counter() - start)
+        seconds = time.perf_counter() - start
         # of all threads together; other work on the machine does not count
-        processor.append(time.process_time() - processor_start)
-    medians = (statistics.median(values[1:]) for values in (times, processor))
-    results.send((*medians, peak_memory(fabric.device) - before))
+        processor = time.process_time() - processor_start
+        pipe.send((seconds, processor, peak_memory(fabric.device) - before))
 
 
 def steps_table(measured: Sequence[Mapping[str, Any]]) -> Table:
