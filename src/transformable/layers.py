@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
-__all__ = ["PaddedAdd", "Skipped", "in_mode", "initialise"]
+__all__ = ["PaddedAdd", "Skipped", "in_mode", "in_order", "initialise", "memory_format_for"]
 
 
 @contextmanager
@@ -22,6 +22,38 @@ def in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
     finally:
         for module, mode in modes:
             module.training = mode
+
+
+def in_order(images: Tensor, memory_format: torch.memory_format) -> Tensor:
+    """The images in this order in memory.
+
+    >>> in_order(torch.zeros(2, 3, 4, 4), torch.channels_last).stride()
+    (48, 1, 12, 3)
+    """
+    images = images.contiguous(memory_format=memory_format)
+    if memory_format == torch.channels_last:
+        return images
+    # images of one channel are the same in both orders, but strides may still say channels-last,
+    # and a convolution goes by them
+    return images.flatten().view(images.shape)
+
+
+def memory_format_for(network: nn.Module, images: Tensor) -> torch.memory_format:
+    """Channels-last, in which convolutions are faster, unless the network fails on such images, as
+    one does whose forward says ``x.view(len(x), -1)``.
+
+    >>> memory_format_for(nn.Flatten(), torch.zeros(2, 3, 4, 4))
+    torch.channels_last
+    """
+    if images.ndim != 4:
+        return torch.contiguous_format
+    images = in_order(images, torch.channels_last)
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), in_mode(network, training=False):
+        try:
+            network(images)
+        except RuntimeError:
+            return torch.contiguous_format
+    return torch.channels_last
 
 
 class PaddedAdd(nn.Module):

@@ -93,7 +93,7 @@ def quick_student(data: str) -> Distilling:
 
 def scratch_student(data: str) -> Distilling:
     """A network that starts fresh, as `tas train`, with the answers of the unpruned one."""
-    settings = Distilling(**vars(quick(data)), transfer="kd", kd="soft")
+    settings = Distilling(**vars(quick(data)), transfer="kd", kd="soft", kd_lambda=0.9)
     return replace(settings, epochs=30) if data == "digits" else settings
 
 
@@ -103,7 +103,7 @@ def paper_student(data: str) -> Distilling:
     >>> paper_student("folder:photos").kd_lambda
     0.5
     """
-    weight = 0.5 if _photos(data) else Distilling.kd_lambda
+    weight = 0.5 if _photos(data) else 0.9
     return Distilling(**vars(paper(data)), transfer="kd", kd="soft", kd_lambda=weight)
 
 

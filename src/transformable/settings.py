@@ -110,6 +110,9 @@ def _rules(kind: Any) -> Mapping[str, tuple[Any, tuple[str, ...], tuple[Constrai
             hint, *extras = get_args(hint)
             constraints = tuple(extra for extra in extras if isinstance(extra, Constraint))
         choices = get_args(hint) if get_origin(hint) is Literal else ()
+        inner = [kind for kind in get_args(hint) if kind is not type(None)]
+        if not choices and len(inner) == 1 and inner[0] in NUMBERS:  # a number, or None
+            [hint] = inner
         rules[field.name] = (hint, choices, constraints)
     return rules
 
@@ -289,7 +292,8 @@ class Distilling(Training):
     """Distillation: logits is (1 - w) CE + w times the relative squared error of the logits, best
     in few epochs from a trained network; soft is (1 - w) CE + w T² KL; paper is the paper's
     equation, w CE + (1 - w) CE with the teacher."""
-    kd_lambda: Annotated[float, UP_TO_ONE] = 0.9
-    """The weight w."""
+    kd_lambda: Annotated[float | None, UP_TO_ONE] = None
+    """The weight w (default: 0.9, or less for logits and soft if the unpruned network gets many of
+    its training images wrong, down to 0.5)."""
     temperature: Annotated[float, above(0)] = 4.0
     """The temperature T that softens both networks' outputs."""

@@ -301,6 +301,11 @@ def test_from_python_with_a_network_of_ones_own(folder: Path, tmp_path: Path) ->
             tas.load(tmp_path / "own" / "export", trust=True)(x), logits, atol=1e-5
         )
         assert torch.allclose(tas.load(tmp_path / "own", trust=True)(x), logits, atol=1e-5)
+    after = pruned.summary["after"]
+    assert f"-> {after['accuracy']:.4f}, macs" in repr(pruned)
+    assert len(repr(pruned)) < 150
+    with pytest.raises(ValueError, match="the model is the class Net; give a network"):
+        tas.load(tmp_path / "own", model=type(model))  # type: ignore[arg-type]
     os.rename(tmp_path / "own" / "export", tmp_path / "elsewhere")
     with pytest.raises(ValueError, match="was made in Python; give the unpruned network"):
         tas.load(tmp_path / "own")

@@ -10,7 +10,10 @@ from torch import nn
 import transformable as tas
 from support.searches import alternating_search
 from transformable.data import Dataset, from_tensors
-from transformable.settings import Distilling, Training, Transfer
+from transformable.searching.search import with_trained_network
+from transformable.settings import Distilling, Searching, Training, Transfer
+from transformable.training.devices import make_fabric
+from transformable.training.distill import with_teacher
 from transformable.training.step_size import filter_size, with_learning_rate
 
 
@@ -78,7 +81,7 @@ def test_a_learning_rate_that_is_given_stays() -> None:
 def test_a_student_learns_at_the_rate_of_its_teacher() -> None:
     teacher, student = network(1.5), network(0.5)
     settings = Distilling(epochs=2, batch_size=8, lr=0, warmup_epochs=0)
-    own = with_learning_rate(settings, teacher)
+    own = with_teacher(settings, teacher, data(), make_fabric("cpu"))
     left_open, given = (
         tas.distill(copy.deepcopy(student), data(), each, teacher=teacher).model
         for each in (settings, own)
@@ -104,7 +107,7 @@ def test_a_search_and_a_training_learn_too() -> None:
     found = tas.search(
         net, data(), 0.5, alternating_search(epochs=2, batch_size=8, lr=0, warmup_epochs=0)
     )
-    lr = with_learning_rate(Training(lr=0), net).lr
+    lr = with_trained_network(Searching(lr=0), net, data(), make_fabric("cpu")).lr
     # of four steps of a cosine, over halves of one batch each, the first is the highest
     assert found.history[0]["lr"] == pytest.approx(lr)
     fresh = alternating_search(epochs=2, batch_size=8, lr=0, warmup_epochs=0, start="scratch")

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ..data import Dataset
 from ..networks.build import build_for_dataset
 from ..networks.load import network_folder
@@ -45,7 +43,6 @@ def evaluate(options: Evaluate, command: str) -> Outcome:
         assert options.weights is not None
         model = build_for_dataset(source["model"], dataset.info)
         load_weights(model, options.weights)
-    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     batches = -(-len(dataset.test) // options.batch_size)
     with show_progress() as bar:
         bar.start("testing", batches, 0)

@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.console import Group
 
 from ..atomic_files import write_whole
+from ..layers import in_order, memory_format_for
 from ..networks.blueprint import Blueprint
 from ..networks.export import comparison_images
 from ..networks.export import export as export_network
@@ -40,6 +41,7 @@ def export(options: Export, command: str) -> Outcome:
     path, out = place / "shape.json", Path(options.out) if options.out else folder / "export"
     shape = Shape.read(path) if path.is_file() else None
     images = comparison_images(dataset)
+    images = in_order(images, memory_format_for(model, images[:2]))
     result = export_network(model, out, images, blueprint=blueprint, shape=shape)
     params = sum(parameter.numel() for parameter in model.parameters())
     summary = {"params": params, "macs": None, **source, **read_json(folder / "result.json")}

@@ -31,7 +31,7 @@ from ..runs.once import once
 from ..runs.progress_file import progress_kept
 from ..runs.run_folder import Run, other_inputs
 from ..searching.derive import is_possible
-from ..training.checks import check_outputs
+from ..training.checks import check_outputs, in_order_for
 from ..training.devices import make_fabric
 from ..training.joining import join_processes
 from ..training.processes import end_with_parent, explained_loss, wait_before_killing
@@ -152,7 +152,7 @@ def load_data_and_model(options: RunOptions) -> tuple[Dataset, nn.Module]:
     model = build_for_dataset(options.model, dataset.info)
     if is_package_spec(options.model) and is_first_process():
         print(f"tas: {first_weights(options.model)}", file=sys.stderr)
-    return dataset, model
+    return in_order_for(dataset, model), model
 
 
 def load_source(source: Mapping[str, Any], *, workers: int, download: bool = False) -> Dataset:

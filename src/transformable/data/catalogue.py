@@ -3,6 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -114,7 +115,7 @@ def _normalise_with(mean: Values, std: Values, dataset: Dataset) -> Dataset:
                 )
         used[name] = tuple(value * (255 if info.pixels else 1) for value in values)
 
-    own = {name: torch.tensor(values) for name, values in used.items()}
+    own: dict[str, Any] = {name: torch.tensor(values) for name, values in used.items()}
     return replace(
         dataset,
         info=replace(info, mean=used["mean"], std=used["std"]),

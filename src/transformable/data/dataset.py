@@ -2,17 +2,19 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Self
+from dataclasses import dataclass, field, replace
+from typing import Self, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from ..layers import in_order
 from ..seeds import generator
 from ..task import Classification, Task
 
 __all__ = ["Batches", "Dataset", "Info", "Split"]
 
+Network = TypeVar("Network", bound=nn.Module)
 Batches = Iterator[tuple[Tensor, Tensor]]
 """Images and targets, batch by batch."""
 
@@ -40,13 +42,15 @@ class Info:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Split(ABC):
-    """Images with targets, in batches of float32 channels-last images and targets.
+    """Images with targets, in batches of float32 images and targets.
 
     ``batch_size`` is that of all ``world`` processes together; each process gets its share.
     """
 
     labels: Tensor
     """The class of each image; parts of a split keep their proportions. All 0 without classes."""
+    memory_format: torch.memory_format = torch.channels_last
+    """The order of a batch in memory."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -84,7 +88,7 @@ class Split(ABC):
         order = torch.from_numpy(generator("order", seed, epoch).permutation(len(self)))
         steps = range(start, self.steps(batch_size))
         plan = {step: order[step * batch_size : (step + 1) * batch_size] for step in steps}
-        return self._augmented(plan, seed, epoch, slice(rank, None, world))
+        return self._in_order(self._augmented(plan, seed, epoch, slice(rank, None, world)))
 
     def ordered(self, batch_size: int, *, rank: int = 0, world: int = 1) -> Batches:
         """Every sample once, in order, not augmented."""
@@ -95,7 +99,16 @@ class Split(ABC):
         # less than others, and those that synchronise at every batch would wait for ever
         if len(plan) > 1 and len(plan[-1]) < world:
             plan[-2:] = [torch.cat(plan[-2:])]
-        return self._plain([indexes[rank::world] for indexes in plan])
+        return self._in_order(self._plain([indexes[rank::world] for indexes in plan]))
+
+    def arrange(self, network: Network) -> Network:
+        """Store the weights of a network in the order of the batches, in place; returns it."""
+        network.to(memory_format=self.memory_format)  # type: ignore[call-overload]
+        return network
+
+    def _in_order(self, batches: Batches) -> Batches:
+        for x, y in batches:
+            yield in_order(x, self.memory_format), y
 
     @abstractmethod
     def _augmented(self, plan: dict[int, Tensor], seed: int, epoch: int, own: slice) -> Batches:
@@ -131,6 +144,12 @@ class Dataset:
     """What is learnt from the targets."""
     fingerprint: str = ""
     """Identifies the images of all three splits; empty if it is not known."""
+
+    def in_memory_format(self, memory_format: torch.memory_format) -> Self:
+        """The same dataset with batches in this order in memory."""
+        parts = {"train": self.train, "validation": self.validation, "test": self.test}
+        changed = {name: replace(part, memory_format=memory_format) for name, part in parts.items()}
+        return replace(self, **changed)  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         size, count = "x".join(map(str, self.info.input_shape)), self.info.num_classes

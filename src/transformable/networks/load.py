@@ -10,6 +10,7 @@ from ..runs.run_folder import check_version
 from ..shape import Shape
 from ..slimming.slim import slim
 from ..tracing.space import Space
+from ..training.checks import check_model
 from .blueprint import Blueprint
 from .build import build_network
 from .weights import load_weights
@@ -28,7 +29,9 @@ def load(folder: str | Path, model: nn.Module | None = None, *, trust: bool = Fa
     """
     folder = network_folder(Path(folder))
     blueprint = Blueprint.read(folder)
-    if model is None:
+    if model is not None:
+        check_model(model)
+    else:
         _check_trust(folder, blueprint, trust)
         try:
             model = _build_unpruned(blueprint)

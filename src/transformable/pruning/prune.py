@@ -29,7 +29,7 @@ from ..settings import Distilling, Metric, Searching, Training
 from ..shape import Shape
 from ..timing.table_file import conditions_here, find_latency
 from ..tracing.space import Space
-from ..training.checks import check_model, check_outputs, check_settings
+from ..training.checks import check_model, check_outputs, check_settings, in_order_for
 from ..training.devices import make_fabric
 from ..training.processes import from_first, measured_by_first
 from ..training.session import Session, check_seed
@@ -62,6 +62,15 @@ class Pruned:
     """The sizes of the small network."""
     summary: dict[str, Any]
     """All numbers, before and after, as in result.json."""
+
+    def __repr__(self) -> str:
+        before, after = self.summary["before"], self.summary["after"]
+        score = next(name for name in ("accuracy", "score") if name in after)
+        parts = (
+            f"{name} {before[name]:{form}} -> {after[name]:{form}}"
+            for name, form in ((score, ".4f"), ("macs", ","), ("params", ","))
+        )
+        return f"Pruned({', '.join(parts)})"
 
 
 def run_job(job: PruningJob, session: Session) -> Pruned:
@@ -143,6 +152,7 @@ def prune(
     check_settings("distilling", distilling, Distilling)
     data = as_dataset(data, own_task(objective, score), seed=seed)
     check_outputs(model, data.info, data.task)
+    data = in_order_for(data, model)
     name = data.info.name
     preset = PRESETS["quick"]
     space = space or Space.trace(model, data.info.input_shape)

@@ -21,10 +21,11 @@ from ..methods import Context, MethodResult
 from ..networks.blueprint import Blueprint
 from ..networks.weights import load_weights
 from ..runs.run_folder import Run
+from ..searching.search import with_trained_network
 from ..shape import Shape
 from ..slimming.slim import slim
 from ..training.calibration import BATCH, recalibrate, whole_batches
-from ..training.distill import distill
+from ..training.distill import distill, with_teacher
 from ..training.divergence import TrainingName
 from ..training.evaluate import evaluate
 from ..training.processes import check_same, share_state
@@ -128,10 +129,9 @@ def _timed_method(job: PruningJob, session: Session) -> tuple[MethodResult, floa
         run.start()
     before = 0.0 if clock is None or not clock.exists() else json.loads(clock.read_text())
     start = time.perf_counter()
-    continued = None if job.searching.start == "scratch" else job.model
     context = Context(
         dataset=job.dataset,
-        searching=with_learning_rate(job.searching, continued),
+        searching=with_trained_network(job.searching, job.model, job.dataset, session.fabric),
         session=session,
         epochs_after=job.student_epochs(job.searching.epochs),
     )
@@ -218,6 +218,8 @@ def train_student(
     settings = replace(job.distilling, epochs=job.student_epochs(found.passes, before))
     sized = job.model if inherits else None
     named = replace(STUDENT, chosen=how_chosen(settings, sized))
+    if inherits:
+        settings = with_teacher(settings, job.model, job.dataset, session.fabric)
     settings = with_learning_rate(settings, sized)
 
     def work(session: Session) -> dict[str, Any]:

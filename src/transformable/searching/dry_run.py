@@ -40,8 +40,9 @@ def search_phases(
     sample = sample_images(dataset.train, FEW, 0)
     images = fabric.to_device(sample.images)
     labels = fabric.to_device(sample.labels)
-    teacher = copy.deepcopy(model).to(fabric.device).eval().requires_grad_(False)
-    net = make_supernet(model, space, settings, 0).to(fabric.device).train()
+    arrange = dataset.train.arrange
+    teacher = arrange(copy.deepcopy(model)).to(fabric.device).eval().requires_grad_(False)
+    net = arrange(make_supernet(model, space, settings, 0)).to(fabric.device).train()
     answers = teacher if settings.targets == "teacher" else None
     search_step = SearchStep(
         net, budgets[0], settings, steps, fabric, task=dataset.task, teacher=answers

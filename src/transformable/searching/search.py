@@ -22,10 +22,11 @@ from ..supernet.supernet import SuperNet
 from ..tracing.space import Space
 from ..training.calibration import sampled_batches
 from ..training.checkpoints import Checkpointer
-from ..training.checks import check_model, check_weights, try_out
+from ..training.checks import check_model, check_weights, in_order_for, try_out
 from ..training.epoch_log import EpochLog
 from ..training.memory import return_freed_memory
 from ..training.processes import check_same, share_state
+from ..training.room_to_learn import room_to_learn
 from ..training.session import Session
 from ..training.step_size import with_learning_rate
 from ..training.train import check_steps, preserve_random_state
@@ -34,7 +35,14 @@ from .falling_target import FallingTarget
 from .search_files import SearchFiles, epoch_row
 from .search_step import SearchStep
 
-__all__ = ["Searched", "images_of", "make_supernet", "search", "search_all"]
+__all__ = [
+    "Searched",
+    "images_of",
+    "make_supernet",
+    "search",
+    "search_all",
+    "with_trained_network",
+]
 
 SAMPLE = 2048  # training images by which the channels of a trained network are sorted
 
@@ -95,6 +103,7 @@ def search(
     check_model(model)
     session = session or Session()
     dataset = as_dataset(dataset, own_task(objective, score), seed=session.seed)
+    dataset = in_order_for(dataset, model)
     try_out(model, dataset)
     space = space or Space.trace(model, dataset.info.input_shape)
     if not isinstance(budget, Budget):
@@ -117,8 +126,8 @@ def search_all(
 ) -> list[Searched]:
     """One search for several budgets, the largest first; each gets an equal part of the steps."""
     settings = settings or Searching()
-    settings = with_learning_rate(settings, None if settings.start == "scratch" else model)
     session = session or Session()
+    settings = with_trained_network(settings, model, dataset, session.fabric)
     fabric, progress, run, seed = session.fabric, session.progress, session.run, session.seed
     for budget in budgets:
         check_possible(space, budget)
@@ -132,11 +141,13 @@ def search_all(
     files = SearchFiles(run, space)
     if run is not None:
         run.start(inputs={"images": dataset.fingerprint})
-    teacher = _frozen(model, fabric)
+    teacher = dataset.train.arrange(copy.deepcopy(model)).to(fabric.device)
+    teacher.eval().requires_grad_(False)
     model = _prepared(model, space, dataset, settings, session)
     return_freed_memory()
     share_state(fabric, model)
-    net = make_supernet(model, space, settings, seed).to(fabric.device)
+    net = make_supernet(model, space, settings, seed)
+    dataset.train.arrange(net).to(fabric.device)
     search_step = SearchStep(
         net,
         budgets[0],
@@ -207,6 +218,16 @@ def search_all(
     ]
 
 
+def with_trained_network(
+    settings: Searching, model: nn.Module, dataset: Dataset, fabric: Fabric
+) -> Searching:
+    """The same settings; if they leave the learning rate open, with one for a search that starts
+    from this network, or from fresh weights."""
+    if settings.start == "scratch" or settings.lr:
+        return with_learning_rate(settings, None)
+    return with_learning_rate(settings, model, room_to_learn(model, dataset, fabric))
+
+
 def _asks_to_sort(settings: Searching) -> bool:
     """Whether channels are sorted by the outputs of the network, which needs images."""
     return settings.sort and settings.start == "sensitivity"
@@ -242,12 +263,6 @@ def split_in_halves(split: Split, seed: int) -> tuple[Split, Split]:
     """Two halves with the same share of every class: for the weights, and for the sizes."""
     rest, part = stratified(split.labels, 0.5, seed)
     return split.subset(rest), split.subset(part)
-
-
-def _frozen(model: nn.Module, fabric: Fabric) -> nn.Module:
-    """A frozen copy of a network in evaluation mode."""
-    model = copy.deepcopy(model).to(fabric.device).eval().requires_grad_(False)
-    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 
 def make_supernet(model: nn.Module, space: Space, settings: Searching, seed: int) -> SuperNet:

@@ -90,6 +90,7 @@ class _Rewriter:
     def run(self) -> None:
         layers = {layer.name: layer for layer in self.traced.layers}
         self._work_on_copies()
+        self._view_any_memory()
         woken = nodes_that_wake_channels(self.network, self.traced)
         fused: set[fx.Node] = set()
         for node in self.traced.graph.nodes:
@@ -223,6 +224,12 @@ class _Rewriter:
                         clone = self.graph.call_method("clone", (self.copies[source],))
                     node.replace_input_with(self.copies[source], clone)
 
+    def _view_any_memory(self) -> None:
+        """Let views copy where they have to: what mixes channels is stored channels-last."""
+        for node in self.graph.nodes:
+            if (node.op, node.target) == ("call_method", "view") and not _views_as_type(node):
+                node.target = "reshape"
+
     def _mix_depths(self, name: str, depths: tuple[int, ...]) -> None:
         """Add up the outputs of a stage at its depths, to be its output."""
         ends = self.traced.stages[name].ends
@@ -249,6 +256,11 @@ class _Rewriter:
 
     def _layout(self, node: fx.Node) -> Any:
         return self.traced.layouts[self.traced.layout_of[node]]
+
+
+def _views_as_type(node: fx.Node) -> bool:
+    """Whether a view reads its tensor as another type, and not in another shape."""
+    return any(isinstance(arg, torch.dtype) for arg in (*node.args, *node.kwargs.values()))
 
 
 def _is_nonzero_at_zero(module: nn.Module, channels: int) -> bool:

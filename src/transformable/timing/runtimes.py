@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.modules.conv import _ConvNd
 
+from ..layers import in_order, memory_format_for
 from ..settings import Runtime
 from ..user_code import first_line
 from .stopwatch import lower_quartile
@@ -81,8 +82,8 @@ def _for_torch(network: Any, x: Tensor) -> tuple[Any, Tensor]:
     network = copy.deepcopy(network).to(x.device).eval().requires_grad_(False)
     if x.ndim == 4:
         network.to(memory_format=torch.channels_last)
-        x = x.contiguous(memory_format=torch.channels_last)
-    return network, x
+    order = memory_format_for(network, x)
+    return network.to(memory_format=order), in_order(x, order)
 
 
 class _Steps:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 from lightning_fabric import Fabric
@@ -29,7 +30,8 @@ def sample_images(split: Split, count: int, seed: int) -> TensorSplit:
     images, labels = (torch.cat(parts) for parts in zip(*batches, strict=True))
     channels = images.shape[1]
     zeros, ones = torch.zeros(channels), torch.ones(channels)
-    return TensorSplit(images=images, labels=labels, mean=zeros, std=ones, padding=0, flips=False)
+    whole = TensorSplit(images=images, labels=labels, mean=zeros, std=ones, padding=0, flips=False)
+    return replace(whole, memory_format=split.memory_format)
 
 
 def sampled_batches(split: Split, count: int, seed: int, size: int) -> Batches:

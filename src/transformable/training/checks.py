@@ -1,12 +1,13 @@
 """Checks before any training: the network fits the images and the task of the dataset."""
 
+import copy
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..data import Dataset, Info
-from ..layers import in_mode
+from ..layers import in_mode, memory_format_for
 from ..task import Classification, Task
 from ..tracing.network_graph import check_not_wrapped
 from ..user_code import first_line
@@ -18,6 +19,7 @@ __all__ = [
     "check_task",
     "check_teacher",
     "check_weights",
+    "in_order_for",
     "try_out",
 ]
 
@@ -66,6 +68,18 @@ def try_out(model: nn.Module, dataset: Dataset) -> None:
 
     with in_mode(model, training=False):
         dataset.task.try_out(model, first_images)
+
+
+def in_order_for(dataset: Dataset, *networks: nn.Module) -> Dataset:
+    """The dataset, with batches in the order in memory that all of these networks can take."""
+    formats = []
+    for network in networks:
+        device = next(network.parameters(), torch.empty(0)).device
+        images = torch.zeros(2, *dataset.info.input_shape, device=device)
+        tried = dataset.train.arrange(copy.deepcopy(network))
+        formats.append(memory_format_for(tried, images))
+    plain = torch.contiguous_format
+    return dataset.in_memory_format(plain) if plain in formats else dataset
 
 
 def check_outputs(model: nn.Module, info: Info, task: Task | None = None) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,12 +17,17 @@ from ..slimming.slim import slim
 from ..slimming.sort_channels import sort_channels
 from ..task import Objective, Task
 from ..tracing.space import Space
-from .checks import check_model, check_settings, check_teacher, try_out
+from .checks import check_model, check_settings, check_teacher, in_order_for, try_out
+from .room_to_learn import room_to_learn
 from .session import Session
 from .step_size import with_learning_rate
 from .train import Trained, minimise
 
-__all__ = ["distill", "distillation", "student_network", "with_answers"]
+__all__ = ["distill", "distillation", "student_network", "with_answers", "with_teacher"]
+
+TRUST, TRUST_WITH_ROOM = 0.9, 0.5
+"""Weights of the distance to a teacher's outputs: of one that knows its training images by heart,
+and of one that gets many of them wrong (docs/results.md)."""
 
 
 def distill(
@@ -58,10 +64,13 @@ def distill(
     check_settings("settings", settings, Distilling)
     settings = settings or Distilling()
     inherits = "init" in settings.transfer
-    settings = with_learning_rate(settings, (teacher or student) if inherits else None)
     session = session or Session()
     dataset = as_dataset(dataset, own_task(objective, score), seed=session.seed)
+    dataset = in_order_for(dataset, *[net for net in (student, teacher) if net is not None])
     try_out(student, dataset)
+    if inherits:
+        settings = with_teacher(settings, teacher, dataset, session.fabric)
+    settings = with_learning_rate(settings, student if inherits else None)
     if "kd" in settings.transfer:
         if teacher is None:
             raise ValueError(f"transfer {settings.transfer!r} needs a teacher; or use none")
@@ -77,6 +86,24 @@ def distill(
         after_epoch=after_epoch,
         epochs_before=epochs_before,
     )
+
+
+def with_teacher(
+    settings: Distilling, teacher: nn.Module | None, dataset: Dataset, fabric: Fabric
+) -> Distilling:
+    """The same settings; if they leave the learning rate or the weight of distillation open, with
+    those for a small network that keeps weights of this teacher.
+
+    A teacher that still gets training images wrong is trusted less, and left in larger steps.
+    """
+    if teacher is None or (settings.lr and settings.kd_lambda is not None):
+        return settings
+    check_teacher(teacher, dataset.info, dataset.task)
+    room = room_to_learn(teacher, dataset, fabric)
+    settings = with_learning_rate(settings, teacher, room)
+    if settings.kd_lambda is not None or settings.kd == "paper":
+        return settings
+    return replace(settings, kd_lambda=TRUST - room * (TRUST - TRUST_WITH_ROOM))
 
 
 def student_network(
@@ -102,14 +129,14 @@ def distillation(
     """The objective of the task, mixed with the distance to the teacher's outputs."""
     check_teacher(teacher, dataset.info, dataset.task)
     teacher = copy.deepcopy(teacher).to(fabric.device).eval()
-    teacher.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    dataset.train.arrange(teacher)
     return with_answers(
         dataset.task.objective(settings.label_smoothing),
         teacher,
         dataset.task,
         fabric,
         kd=settings.kd,
-        weight=settings.kd_lambda,
+        weight=TRUST if settings.kd_lambda is None else settings.kd_lambda,
         temperature=settings.temperature,
     )
 

@@ -13,7 +13,7 @@ class TrainingName:
     >>> small.at(13, lr=0.05)
     'step 13 of the training of the small network (lr 0.05)'
     >>> small.advice
-    'use a lower student.lr, or more student.warmup_epochs'
+    'use a lower student.lr, or more student.warmup_epochs (or 32-true instead of bf16-mixed)'
     """
 
     what: str = "the training"
@@ -31,4 +31,5 @@ class TrainingName:
     @property
     def advice(self) -> str:
         """What to change."""
-        return f"use a lower {self.section}lr, or more {self.section}warmup_epochs"
+        rate = f"a lower {self.section}lr, or more {self.section}warmup_epochs"
+        return f"use {rate} (or 32-true instead of bf16-mixed)"

@@ -32,8 +32,7 @@ def training_phases(
     steps = check_steps(dataset.train, settings.batch_size, fabric.world_size)
     sample = sample_images(dataset.train, FEW, 0)
     images, labels = fabric.to_device(sample.images), fabric.to_device(sample.labels)
-    model = copy.deepcopy(model).to(fabric.device).train()
-    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model = dataset.train.arrange(copy.deepcopy(model)).to(fabric.device).train()
     optimizer = make_sgd(model.parameters(), settings)
 
     def step(count: int) -> None:
@@ -69,5 +68,4 @@ def forward_phase(
 
 def repeated(values: Tensor, count: int) -> Tensor:
     """So many images from a few; what is computed does not depend on what is in them."""
-    many = values.repeat(-(-count // len(values)), *[1] * (values.dim() - 1))[:count]
-    return many.contiguous(memory_format=torch.channels_last) if many.dim() == 4 else many
+    return torch.cat([values] * -(-count // len(values)))[:count]

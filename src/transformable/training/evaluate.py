@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import torch
 from lightning_fabric import Fabric
-from torch import nn
+from torch import Tensor, nn
 
 from ..data import Dataset, Split
-from ..layers import in_mode
+from ..layers import in_mode, in_order
 from ..task import Classification, Task
 from .devices import make_fabric, sum_over_processes
 from .processes import share_buffers
@@ -52,7 +52,7 @@ def evaluate(
             if len(x):  # there may be fewer images than processes
                 (x, y) = fabric.to_device((x, y))
                 with fabric.autocast():
-                    found = task.sums(model, x, y)
+                    found = _sums(task, model, x, y)
                 sums += torch.cat([found, found.new_tensor([len(x)])]).to(sums)
             if after_batch is not None:
                 after_batch(done)
@@ -63,3 +63,14 @@ def evaluate(
     if math.isnan(means[task.scores[0]]):
         raise ValueError(f"the {task.scores[0]} of {int(n)} images is not a number")
     return {**means, "loss": loss / n, "n": int(n)}
+
+
+def _sums(task: Task, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    try:
+        return task.sums(model, x, y)
+    except RuntimeError:
+        # of a network that needs images in plain memory order; datasets have them in another
+        plain = in_order(x, torch.contiguous_format)
+        if plain.stride() == x.stride():
+            raise
+        return task.sums(model, plain, y)

@@ -15,14 +15,17 @@ RATE = 0.0235  # for filters of size 1; docs/results.md says how it was found
 LOWEST, HIGHEST = 0.0005, 0.05
 WITHOUT_NORMS = 0.005
 FRESH = 0.1
+WITH_ROOM = 3.0  # times as large, for a network that has not learnt its training images by heart
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 Settings = TypeVar("Settings", bound=Training)
 
 
-def with_learning_rate(settings: Settings, network: nn.Module | None) -> Settings:
+def with_learning_rate(
+    settings: Settings, network: nn.Module | None, room: float = 0.0
+) -> Settings:
     """The same settings; if they leave the learning rate open, with one for this trained network,
-    or for one that starts fresh (None).
+    or for one that starts fresh (None). The network's `room_to_learn` makes it larger.
 
     A norm undoes the scale of the filters in front of it: filters that are twice as large have half
     the gradient, and need steps that are four times as large to turn by the same angle. How large
@@ -39,7 +42,7 @@ def with_learning_rate(settings: Settings, network: nn.Module | None) -> Setting
         return replace(settings, lr=FRESH)
     size = filter_size(network)
     lr = WITHOUT_NORMS if size is None else min(HIGHEST, max(LOWEST, RATE * size))
-    return replace(settings, lr=lr)
+    return replace(settings, lr=lr * (1 + (WITH_ROOM - 1) * room))
 
 
 def how_chosen(settings: Training, network: nn.Module | None) -> str:

@@ -17,7 +17,7 @@ from ..seeds import generator
 from ..settings import Training
 from ..task import Objective, Task
 from .checkpoints import Checkpointer, LoopState
-from .checks import check_model, check_settings, check_weights, try_out
+from .checks import check_model, check_settings, check_weights, in_order_for, try_out
 from .devices import sum_over_processes
 from .epoch_log import EpochLog, Row
 from .evaluate import evaluate
@@ -37,6 +37,10 @@ class Trained:
     n: int
     history: list[dict[str, Any]]
     """One row per epoch, as in metrics.csv."""
+
+    def __repr__(self) -> str:
+        scores = ", ".join(f"{name} {value:.4f}" for name, value in self.tested.items())
+        return f"Trained({scores} on {self.n} test images)"
 
     @property
     def accuracy(self) -> float:
@@ -84,6 +88,7 @@ def train(
     session = session or Session()
     check_model(model)
     dataset = as_dataset(dataset, own_task(objective, score), seed=session.seed)
+    dataset = in_order_for(dataset, model)
     try_out(model, dataset)
     plain = dataset.task.objective(settings.label_smoothing)
     return minimise(plain, model, dataset, settings, session)
@@ -117,7 +122,7 @@ def minimise(
     lr_at = lr_schedule(settings, steps, epochs)
     if session.run is not None:
         session.run.start(inputs={"images": dataset.fingerprint})
-    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    dataset.train.arrange(model)
     network, optimizer = fabric.setup(model, make_sgd(model.parameters(), settings))
     parts = {"model": model, "optimizer": optimizer}
     checkpointer = Checkpointer(session, parts, settings.lr)
