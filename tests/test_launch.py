@@ -1,5 +1,8 @@
 """Which of several processes speaks and writes, by what torchrun and Slurm say."""
 
+import subprocess
+import sys
+
 import pytest
 
 from transformable.cli.entry import main
@@ -56,3 +59,18 @@ def test_tasks_of_slurm_that_do_not_know_each_other(
     monkeypatch.setenv("SLURM_PROCID", "0")
     assert main(["train"]) == 2
     assert "srun has started 8 tasks that are not connected" in capsys.readouterr().err
+
+
+def test_an_interruption_while_torch_is_imported_is_one_line() -> None:
+    """What torch has imported so far is not touched again."""
+    program = """
+import sys, types
+from transformable.cli import entry
+def interrupted(arguments):
+    sys.modules["torch"] = sys.modules["torch.distributed"] = types.ModuleType("half imported")
+    raise KeyboardInterrupt
+entry._run = interrupted
+sys.exit(entry.main(["train"]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "tas: interrupted\n")

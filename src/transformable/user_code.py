@@ -5,14 +5,21 @@ import inspect
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, wraps
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-__all__ = ["accepted_arguments", "first_line", "is_function_spec", "load_function", "own_line"]
+__all__ = [
+    "accepted_arguments",
+    "check_arguments",
+    "first_line",
+    "is_function_spec",
+    "load_function",
+    "own_line",
+]
 
 
 def is_function_spec(spec: str) -> bool:
@@ -100,6 +107,20 @@ def accepted_arguments(function: Callable[..., Any], offered: dict[str, Any]) ->
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return offered
     return {name: value for name, value in offered.items() if name in parameters}
+
+
+def check_arguments(function: Callable[..., Any], arguments: Sequence[str], what: str) -> None:
+    """Raise a ValueError unless the function can be called with these arguments, in this order.
+
+    >>> check_arguments(lambda model: None, ("model", "space"), "method 'mine'")
+    Traceback (most recent call last):
+    ValueError: method 'mine' must take the arguments (model, space): too many positional arguments
+    """
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError as error:
+        expected = ", ".join(arguments)
+        raise ValueError(f"{what} must take the arguments ({expected}): {error}") from None
 
 
 def first_line(error: BaseException) -> str:

@@ -164,9 +164,9 @@ def test_the_default_run_folder(here: Path, capsys: pytest.CaptureFixture[str]) 
         (["train", "more"], "unexpected argument 'more'"),
         (["train", "--epochs", "abc"], "--epochs must be a whole number, not 'abc'"),
         (["train", "--lr", "abc"], "--lr must be a number, not 'abc'"),
-        (["train", "--epochs"], "Missing value for argument '--epochs'"),
+        (["train", "--epochs"], "--epochs needs a value"),
         (["train", "--batch-size", "0"], "batch_size must be at least 1, not 0"),
-        (["train", "--precision", "8"], "invalid choice '8' for argument '--precision'."),
+        (["train", "--precision", "8"], "--precision must be one of 32-true, bf16-mixed, not '8'"),
         (["train", "--preset", "slow"], "unknown preset 'slow'; use one of quick, scratch, paper"),
         (["train", "--config", "none.toml"], "cannot read config file none.toml"),
         (["train", "--model", "resnet21"], "unknown model 'resnet21'; did you mean 'resnet20'?"),
@@ -406,3 +406,18 @@ def test_help_does_not_import_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_with_json_nothing_else_is_on_stdout(here: Path) -> None:
+    """Also what is printed past Python, by a child process or a library in C."""
+    (here / "loud.py").write_text(
+        "import os\nfrom nets import net as quiet\n"
+        "def net(num_classes, in_channels):\n"
+        "    os.write(1, b'from C\\n')\n    os.system('echo from a child')\n"
+        "    return quiet(num_classes, in_channels)\n"
+    )
+    command = [sys.executable, "-m", "transformable", "cost", "--model=loud.py:net", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["macs"] > 0
+    assert "from C" in done.stderr
+    assert "from a child" in done.stderr

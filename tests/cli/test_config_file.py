@@ -218,6 +218,8 @@ def test_the_config_of_a_run_can_be_given_again(tmp_path: Path) -> None:
 def test_default_folders_differ_by_seed() -> None:
     assert RunOptions(seed=1).folder() == Path("runs/resnet20-digits-seed1")
     assert RunOptions(seed=1).folder("prune-") == Path("runs/prune-resnet20-digits-seed1")
+    other = Prune(metric="params", preset="scratch").folder("prune-0.5-")
+    assert other == Path("runs/prune-0.5-params-scratch-resnet20-digits-seed0")
 
 
 def test_presets_differ_by_where_they_start() -> None:

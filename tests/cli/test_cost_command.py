@@ -114,7 +114,7 @@ def test_like_reasons_are_shown_once(capsys: pytest.CaptureFixture[str], tmp_pat
         (["--shape", "DEEP"], "a shape must be JSON of two levels"),
         (["--bogus"], "unknown option '--bogus'; known: model, data"),
         (["--image-size", "0"], "image_size must be at least 1, not 0"),
-        (["--residual", "zero"], "invalid choice 'zero' for argument '--residual'"),
+        (["--residual", "zero"], "--residual must be one of auto, pad, project, tied, not 'zero'"),
         (["--residuals", "pad"], "unknown option '--residuals'; did you mean '--residual'"),
     ],
 )

@@ -339,6 +339,12 @@ def test_several_budgets_share_one_search(folder: Path, capsys: pytest.CaptureFi
         for b in ("0.8", "0.5")
     )
     assert (large["epochs_before"], small["epochs_before"]) == (1, 2)
+    # each is trained for the epochs of the settings, as with one budget
+    for budget in rows:
+        student = folder / "p" / f"tas-{budget}-seed0" / "init+kd"
+        log = (student / "student" / "metrics.csv").read_text().splitlines()
+        passes = json.loads((student / "result.json").read_text())["passes"]
+        assert len(log) - 1 == passes["student"] == result["epochs"]
     # there are two networks: a command for one of them names both
     assert main(["evaluate", "p"]) == 2
     said = capsys.readouterr().err

@@ -51,6 +51,10 @@ def test_a_budget_out_of_reach_says_what_is_possible() -> None:
         ):
             Budget.of(amount, SPACE)
     assert Budget.of(smallest, SPACE).value == smallest
+    with pytest.raises(ValueError, match=r"to 1.000\); smaller --ratios may reach lower$"):
+        Budget.of(0.001, SPACE)
+    with pytest.raises(ValueError, match=r"to 1.000\)$"):
+        Budget.of(1.01, SPACE)
 
 
 def test_a_network_that_may_grow_can_have_more_than_it_has() -> None:
@@ -87,7 +91,10 @@ def test_a_network_in_which_nothing_may_change_says_why() -> None:
 
 def test_a_network_without_stages_has_no_depth_to_search() -> None:
     model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.ReLU(), nn.Conv2d(8, 2, 1))
-    with pytest.raises(ValueError, match=r"no stage of repeated blocks; use search='both' or 'wi"):
+    with pytest.raises(
+        ValueError,
+        match="each layer has one candidate width, and there is no stage of repeated blocks",
+    ):
         tas.Budget.of(0.5, tas.Space.trace(model, (3, 4, 4), search="depth"))
 
 

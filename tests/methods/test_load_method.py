@@ -37,6 +37,14 @@ def test_a_method_in_a_file_of_ones_own(tmp_path: Path) -> None:
         load_method(f"{tmp_path}/mine.py:largest")
 
 
+def test_a_function_that_is_no_method_is_refused_before_it_is_called(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def net(num_classes, in_channels):\n    raise TypeError\n")
+    with pytest.raises(
+        ValueError, match=r"must take the arguments \(model, space, budget, context"
+    ):
+        load_method(f"{tmp_path}/mine.py:net")
+
+
 def test_the_names_are_known_without_torch() -> None:
     code = "import sys; from transformable.methods import METHODS; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

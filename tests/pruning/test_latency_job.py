@@ -173,7 +173,7 @@ def test_a_search_says_what_it_missed(
     ("options", "message"),
     [
         (["--budget=3ms"], "3ms is not a number of MACs; use --metric latency"),
-        (["--metric=latency", "--budget=1ns"], "a budget of 1ns is 1e-06 ms, and no shape of"),
+        (["--metric=latency", "--budget=1ns"], "a budget of 1ns is 1e-06 ms, and this network can"),
         (["--metric=latency", "--budget=20M"], "20M is not a time"),
         (
             ["--metric=latency", "--latency-table=none.json"],

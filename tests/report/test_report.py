@@ -104,6 +104,13 @@ def test_dropped_blocks_are_struck_out(page: Node) -> None:
     ]
 
 
+def test_layers_that_keep_their_width_are_told(page: Node, tmp_path: Path) -> None:
+    words = "head.0 and 2 more keep their width: 'head.1' mixes <channels>"
+    assert words in [note.text for note in page.by_id("network").all("p", "note")]
+    write_report(write_run(tmp_path / "run"))
+    assert "head.0 and 2 more keep their width" in (tmp_path / "run" / "summary.md").read_text()
+
+
 def test_many_blocks_get_the_whole_width(tmp_path: Path) -> None:
     for count, kind in ((4, "stage"), (5, "stage wide")):
         names = [f"stages.0.{block}.conv1" for block in range(count)]

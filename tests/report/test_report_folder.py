@@ -305,6 +305,8 @@ in onnxruntime it is not faster.
 - other layers: widths 11/16, 10/10
 - `stages.0`: 2 of 3 blocks, widths 6/16, 11/16, 10/16, 14/16
 - `stages.1`: 3 of 3 blocks, widths 13/32, 22/32, 19/32, 29/32, 26/32, 13/32
+
+head.0 and 2 more keep their width: 'head.1' mixes &lt;channels&gt;
 """
 
 

@@ -300,3 +300,17 @@ assert main(["status", {str(tmp_path)!r}, "--json"]) == 0
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+
+
+def test_the_last_count_is_kept_when_the_work_is_interrupted(tmp_path: Path) -> None:
+    def interrupted(run: Run) -> None:
+        with progress_file.progress_kept(run, Progress()) as progress:
+            progress.start("training", 63, 0)
+            progress.advance(44)  # too soon after the start to be written
+            raise KeyboardInterrupt
+
+    with Run.open(tmp_path, {"command": "train"}) as run, pytest.raises(KeyboardInterrupt):
+        interrupted(run)
+    record = ProgressRecord.read(tmp_path)
+    assert record is not None
+    assert (record.done, record.ended) == (44, "interrupted")

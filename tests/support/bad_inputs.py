@@ -24,7 +24,7 @@ CASES: list[Case] = [
     *_for(ALL, "--config broken.toml", "broken.toml is not TOML"),
     *_for(ALL, "--config unknown.toml", "unknown key 'epoch_s'"),
     *_for(ALL, "--config typed.toml", "json must be true or false, not 'yes'"),
-    *_for(ALL, "--config", "Missing value"),
+    *_for(ALL, "--config", "--config needs a value"),
     *_for(TRAINING, "stray", "unexpected argument 'stray'"),
     *_for(("prune", "train"), "--json=", "'--json=' has an empty value"),
     # networks
@@ -38,6 +38,15 @@ CASES: list[Case] = [
     *_for(("train", "prune", "cost"), "--model nets.py:fails", "RuntimeError: no"),
     *_for(("train", "prune", "cost"), "--model syntax.py:net", "SyntaxError"),
     *_for(("train", "prune"), "--model nets.py:ten --data npz:tiny.npz", "returns 10 outputs"),
+    *_for(
+        ("prune",),
+        "--method nets.py:ten",
+        "must take the arguments (model, space, budget, context)",
+    ),
+    # choices
+    *_for(("prune",), "--transfer x", "--transfer must be one of init, init+kd, kd, none"),
+    *_for(("search", "prune"), "--residual x", "--residual must be one of pad, project, tied"),
+    *_for(("search",), "--teacher x", "did you mean '--weights'?"),
     # datasets
     *_for(("train", "search", "prune", "compare", "sweep", "cost"), "--data digitz", "digits"),
     *_for(("train", "prune", "cost"), "--data npz:none.npz", "'none.npz' does not exist"),
@@ -66,7 +75,7 @@ CASES: list[Case] = [
     *_for(TRAINING, "--validation 2", "validation must be"),
     *_for(TRAINING, "--devices 0", "devices must be at least 1"),
     *_for(TRAINING, "--workers -1", "workers must be at least 0"),
-    *_for(TRAINING, "--precision 8", "invalid choice '8'"),
+    *_for(TRAINING, "--precision 8", "--precision must be one of"),
     *_for(TRAINING, "--preset slow", "unknown preset 'slow'"),
     *_for(TRAINING, "--out=", "out must not be empty"),
     *_for(("train", "prune", "evaluate x"), "--device gpu", "unknown device 'gpu'"),

@@ -67,6 +67,7 @@ def result_record() -> dict[str, Any]:
         "shape": {"widths": widths, "depths": KEPT_BLOCKS},
         "derived_by": "program",
         "given_up": 3.184235567990463,
+        "fixed": ["head.0 and 2 more keep their width: 'head.1' mixes <channels>"],
         "residual": "pad",
         "transfer": "init+kd",
         "n": 359,

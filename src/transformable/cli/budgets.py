@@ -70,6 +70,16 @@ class BudgetMaker:
 
     def make(self, amount: str) -> Budget:
         """The budget of an amount such as 0.5, 20M or 3ms."""
+        try:
+            return self._make(amount)
+        except ValueError as error:
+            if self.options.divisor != "auto":
+                raise
+            raise ValueError(
+                f"{error}; --divisor auto chose the widths: a smaller --divisor has more of them"
+            ) from None
+
+    def _make(self, amount: str) -> Budget:
         options, metric = self.options, self.options.metric
         is_time = metric == "latency"
         # bad input is refused before anything is measured

@@ -207,7 +207,7 @@ def plan_comparison(
         metric=options.metric,
         jobs=options.jobs,
         facts={
-            "kind": type(options).__name__.lower(),
+            "kind": options.kind(),
             "title": f"{options.model} on {options.data}",
             "command": hide_password(command),
             "targets": {name: target.target() for name, target in targets.items()},
@@ -287,8 +287,11 @@ class CompareOutcome(Outcome):
     """The results of the trials as a table, and the files that hold them."""
 
     def show(self) -> Group:
-        out = Path(self.result["out"])
         table = results_table(*(self.result[name] for name in ("rows", "teacher", "targets")))
-        lines = [f"{name}: {out / file}" for name, file in COMPARISON_FILES.items()]
         unequal = unequal_passes(self.result["rows"], self.result["passes"])
-        return self.page(table, *unequal, *lines)
+        return self.page(table, *unequal, *self.lines())
+
+    def lines(self) -> list[str]:
+        """The files, a line for each."""
+        out = Path(self.result["out"])
+        return [f"{name}: {out / file}" for name, file in COMPARISON_FILES.items()]

@@ -1,6 +1,5 @@
 """What ``tas cost`` does."""
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
@@ -16,7 +15,7 @@ from ..costing.published import find, published
 from ..networks.build import build_network
 from ..settings import Residual
 from ..shape import Shape
-from ..tracing.fixed_layers import like_reasons
+from ..tracing.fixed_layers import describe_fixed
 from ..tracing.space import Space
 from .outcome import Outcome
 from .query_options import Cost
@@ -52,13 +51,7 @@ class CostOutcome(Outcome):
                 f"{row.params:,}",
                 f"{row.macs / max(1, self.result['macs']):.1%}".replace("%", " %"),
             )
-        return Group(table, *map(Text, self._fixed()))
-
-    def _fixed(self) -> Iterator[str]:
-        """Lines about the layers that keep their width."""
-        for (first, *others), reason in like_reasons(self.result["fixed"]):
-            more = f" and {len(others)} more keep their" if others else " keeps its"
-            yield f"{first}{more} width: {reason}"
+        return Group(table, *map(Text, describe_fixed(self.result["fixed"])))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from ..launch import is_first_process, torchrun_processes
-from .streams import keep_streams, show_warnings_in_one_line
+from .streams import keep_streams, show_warnings_in_one_line, stdout_to_stderr
 
 if TYPE_CHECKING:
     from .outcome import Outcome
@@ -109,7 +109,7 @@ def _run(arguments: list[str]) -> int:
     if options is None:
         return 0
     # with --json, stdout holds the object alone, whatever a user's factory prints
-    quiet = contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext()
+    quiet = stdout_to_stderr() if options.json else contextlib.nullcontext()
     with quiet:
         command = getattr(importlib.import_module(f".{name}", __package__), name)
         outcome = command(options, shlex.join(["tas", *arguments]))
@@ -168,11 +168,10 @@ the command line. The same command on the same run folder continues where it sto
 
 def _speaks() -> bool:
     """Whether this process reports why the work ends: of several, one does."""
-    if "torch.distributed" not in sys.modules:
-        return is_first_process()
-    from ..training.processes import first_to_speak
-
-    return first_to_speak()
+    # not imported here: an interruption may have left torch half imported
+    processes = sys.modules.get("transformable.training.processes")
+    first_to_speak = getattr(processes, "first_to_speak", is_first_process)
+    return bool(first_to_speak())
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -116,9 +116,13 @@ class RunOptions:
     def __post_init__(self) -> None:
         check_fields(self)
 
+    def kind(self) -> str:
+        """The name of the command that makes runs of this kind."""
+        return type(self).__name__.lower()
+
     def settings(self) -> dict[str, Any]:
         """The content of config.toml in the run folder."""
-        values = {"command": type(self).__name__.lower(), **plain_values(self)}
+        values = {"command": self.kind(), **plain_values(self)}
         # absolute, because a later command may read the data from another working directory
         values["data"] = absolute_spec(self.data)
         if self.data_dir is not None:
@@ -139,7 +143,9 @@ class RunOptions:
         """
         if self.out is not None:
             return Path(self.out)
-        words = re.sub(r"[^\w.]+", "-", f"{prefix}{self.model}-{self.data}").strip("-.")
+        kinds = (getattr(self, "metric", "macs"), self.preset)
+        unusual = "".join(f"{kind}-" for kind in kinds if kind not in ("macs", "quick"))
+        words = re.sub(r"[^\w.]+", "-", f"{prefix}{unusual}{self.model}-{self.data}").strip("-.")
         return Path("runs") / f"{words}-seed{self.seed}"
 
 

@@ -20,6 +20,9 @@ from .pruning_options import PruningOptions
 
 __all__ = ["options_of", "parse"]
 
+OTHER_NAMES = {"teacher": "weights", "weights": "teacher"}
+"""What is called differently in another command."""
+
 
 def options_of(command: str) -> Any:
     """The class of the options of a command."""
@@ -112,7 +115,9 @@ def _one_line(box: str, kind: Any, arguments: list[str]) -> str:
             return f"unexpected argument {token!r}"
         general = ("config", "json", "debug")  # every command has these: name them last
         known = sorted((n for n in option_names(kind) if n != "run"), key=general.__contains__)
-        hint = nearest(token.partition("=")[0].lstrip("-"), known)
+        given = token.partition("=")[0].lstrip("-")
+        same = OTHER_NAMES.get(given, "")
+        hint = f"did you mean '{same}'?" if same in known else nearest(given, known)
         return f"unknown option {token!r}; " + hint.replace(" '", " '--")
     if text.rstrip() == "Unrecognized options:":  # what is behind the = of a switch: nothing
         switch = next((token for token in arguments if token.endswith("=")), "an argument")
@@ -129,6 +134,14 @@ def _one_line(box: str, kind: Any, arguments: list[str]) -> str:
         return f"{found[1]} must be numbers, not {found[2]}{hint}"
     if found := re.match(r"Error parsing (--\S+): could not convert string to float: (.*)", text):
         return f"{found[1]} must be a number, not {found[2]}"
+    choice = r"invalid choice '(.*?)' for argument '(--\S+)'. Expected one of \((.*)\)"
+    if found := re.match(choice, text):
+        choices = re.findall(r"'([^']*)'", found[3])
+        if "None" in choices:  # which stands for no value, in a set without an order
+            choices = sorted(set(choices) - {"None"})
+        return f"{found[2]} must be one of {', '.join(choices)}, not {found[1]!r}"
+    if found := re.match(r"Missing value for argument '(--\S+)'", text):
+        return f"{found[1]} needs a value"
     # a section, whose messages begin with the name of a setting; or the whole command
     text = re.sub(r"^Error parsing (train|search|student): ", r"\1.", text)
     return re.sub(r"^Error parsing \w+: ", "", text)

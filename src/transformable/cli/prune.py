@@ -18,12 +18,15 @@ from ..report.chance import accuracy_remarks
 from ..report.formatting import amount, band_text, duration, passes
 from ..runs.run_folder import Run
 from ..training.session import Session
-from .compare import run_comparison
+from .compare import CompareOutcome, run_comparison
 from .jobs import make_job, make_session, run_once, started
 from .outcome import Outcome, parts_rows, verdicts
 from .pruning_options import Prune, as_sweep, split
 
 __all__ = ["prune"]
+
+REASONS = 3
+"""Reasons why layers keep their width that are printed."""
 
 
 def prune(options: Prune, command: str) -> Outcome | None:
@@ -35,7 +38,8 @@ def prune(options: Prune, command: str) -> Outcome | None:
         options = replace(options, budget=budgets[0])
     elif budgets:
         load_method(options.method)  # which is one method here
-        return run_comparison(as_sweep(options), budgets, options.folder(prefix), command)
+        outcome = run_comparison(as_sweep(options), budgets, options.folder(prefix), command)
+        return outcome if options.dry_run else BudgetsOutcome.of(options, outcome.result)
     if options.dry_run:
         return _dry_run(options, options.folder(prefix))
     session = make_session(options)
@@ -100,6 +104,13 @@ def _passes_lines(result: dict[str, Any]) -> list[str]:
     return [f"passes over the training images: {passes(sum(spent.values()))} ({parts})"]
 
 
+def _fixed_lines(result: dict[str, Any]) -> list[str]:
+    """The first reasons for which layers keep their width."""
+    fixed = result.get("fixed", [])
+    more = [f"{len(fixed) - REASONS} more reasons are in the report"] * (len(fixed) > REASONS)
+    return [*fixed[:REASONS], *more]
+
+
 def _budget_lines(result: dict[str, Any]) -> list[str]:
     """The band of the budget; for a latency, and for limits, also what the network has."""
     target = result["target"]
@@ -119,6 +130,21 @@ def _cost(result: dict[str, Any], metric: str) -> str:
         return f"{cost} by the table, not measured here; the unpruned network takes {full}"
     noise = result["timed"]["noise"]
     return f"{cost}; the unpruned network takes {full} (calls vary by {noise:.0%})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetsOutcome(CompareOutcome):
+    """The results for several budgets, with the folders of the networks."""
+
+    def lines(self) -> list[str]:
+        out, found = Path(self.result["out"]), []
+        for row in self.result["rows"]:
+            if row["state"] == "done":
+                trial = Trial(method=row["method"], budget=row["budget"], seed=row["seed"])
+                folder = out / trial.name / row["transfer"]
+                place = next(f for f in (folder / "export", folder / "student") if f.is_dir())
+                found.append(f"network of {row['budget']}: {place}")
+        return [*found, *super().lines()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +177,7 @@ class PruneOutcome(Outcome):
             *_budget_lines(self.result),
             f"latency: {how}. {self.result['faster']}",
             *accuracy_remarks(self.result),
+            *_fixed_lines(self.result),
             *_passes_lines(self.result),
             f"network: {out / ('export' if 'export' in self.result else 'student')}",
             f"report: {out / 'report.html'}",

@@ -229,6 +229,17 @@ class Sweep(TrialOptions):
     )
 
 
+class _SeveralBudgets(Sweep):
+    """A sweep whose small networks are each trained for the epochs of their settings, as that of a
+    single budget is."""
+
+    def kind(self) -> str:
+        return "sweep"
+
+    def all_passes(self) -> None:
+        return None
+
+
 def as_sweep(options: Prune) -> Sweep:
     """The sweep that makes the networks of all budgets of a tas prune."""
     if (options.devices or torchrun_processes()[0]) > 1:
@@ -237,7 +248,7 @@ def as_sweep(options: Prune) -> Sweep:
     same = {
         field.name: getattr(options, field.name) for field in fields(Prune) if field.name not in own
     }
-    return Sweep(
+    return _SeveralBudgets(
         **same,
         methods=options.method,
         budgets=options.budget,

@@ -5,13 +5,15 @@ import io
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["keep_streams", "show_warnings_in_one_line"]
+__all__ = ["keep_streams", "show_warnings_in_one_line", "stdout_to_stderr"]
 
 PACKAGE = str(Path(__file__).parents[1])
 
@@ -28,6 +30,21 @@ def keep_streams() -> None:
     if sys.stdin is None:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.stdout, sys.stderr = _patient(sys.stdout, 1), _patient(sys.stderr, 2)
+
+
+@contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """Within the context, what this process, libraries in C and child processes print to stdout
+    goes to stderr."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def show_warnings_in_one_line() -> None:

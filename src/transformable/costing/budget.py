@@ -117,10 +117,11 @@ class Budget(Limit):
         if space.smallest == space.largest and value != full:
             raise ValueError(f"nothing in this network may change: {_why_nothing(space)}")
         if not least <= value <= most:
-            has = "no shape of this network is outside of" if latency else "this network can have"
+            can = "take about" if latency else "have"
             raise ValueError(
-                f"a budget of {amount} is {describe_cost(metric, value)}, and {has} "
-                f"{describe_cost(metric, least, most)} ({least / full:.3f} to {most / full:.3f})"
+                f"a budget of {amount} is {describe_cost(metric, value)}, and this network can "
+                f"{can} {describe_cost(metric, least, most)} ({least / full:.3f} to "
+                f"{most / full:.3f})" + _how_to_reach_lower(space) * (value < least)
             )
         budget = cls(metric=metric, value=value, low=0, high=0, latency=latency, at_most=at_most)
         return budget.within(tolerance)
@@ -245,12 +246,20 @@ def _asked(
     return full, min(full, *ends), max(full, *ends), _number(amount, full, metric)
 
 
+def _how_to_reach_lower(space: Space) -> str:
+    """What to change for a smaller network, as the end of a message."""
+    count = len(space.fixed)
+    fixed = f"; {count} of its layers keep their width (tas cost says why)" if count else ""
+    return f"{fixed}; smaller --ratios may reach lower"
+
+
 def _why_nothing(space: Space) -> str:
     """Why a space has one shape only."""
-    if space.widths and not space.depths:
+    if space.widths:
+        stages = "each stage one depth" if space.depths else "there is no stage of repeated blocks"
         return (
-            "widths are not searched, and it has no stage of repeated blocks; use search='both' "
-            "or 'width' (--sizes)"
+            f"each layer has one candidate width, and {stages}; give more ratios, a smaller "
+            "divisor, or sizes that include widths (--ratios, --divisor, --sizes)"
         )
     reasons = []
     for (first, *others), why in like_reasons(space.fixed)[:REASONS]:

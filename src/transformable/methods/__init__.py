@@ -40,9 +40,10 @@ def load_method(spec: str) -> "Method":
         module, _, function = METHODS[spec].partition(":")
         method = getattr(import_module(f".{module}", __name__), function)
     elif ":" in spec or spec.endswith(".py"):
-        from ..user_code import load_function
+        from ..user_code import check_arguments, load_function
 
         method = load_function(spec, what="method")
+        check_arguments(method, ("model", "space", "budget", "context"), f"method {spec!r}")
     else:
         raise ValueError(f"unknown method {spec!r}; {nearest(spec, METHODS)}")
     return method

@@ -12,6 +12,7 @@ from ..methods import MethodResult
 from ..networks.speed import describe_speedup
 from ..shape import Shape
 from ..timing.machine import describe_machine
+from ..tracing.fixed_layers import describe_fixed
 from ..tracing.space import Space
 from .job import PruningJob
 
@@ -58,6 +59,7 @@ def job_result(
         "target": job.budget.target(),
         **({} if timed is None else {"timed": timed}),
         "shape": shape.to_dict(),
+        "fixed": describe_fixed(space.fixed),
         "residual": space.residual,
         "n": scores["after"]["n"],
         "num_classes": job.dataset.info.num_classes,

@@ -102,7 +102,7 @@ def _conditions(facts: Mapping[str, Any]) -> str:
     if about.get("torch"):
         parts.append(f"torch {about['torch']}")
     measured = f" Measured on {', '.join(parts)}." if parts else ""
-    if facts.get("passes") is None:  # an older comparison
+    if facts.get("passes") is None:
         return f"Every small network was trained for {facts['epochs']} epochs.{measured}"
     return (
         f"Each method and the training of its small network had {facts['passes']} passes over the "

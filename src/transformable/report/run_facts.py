@@ -95,6 +95,8 @@ class RunFacts:
     """The numbers of both networks; None where something was not measured."""
     target: Mapping[str, Any]
     """The budget, and the band around it that counts as met."""
+    fixed: Sequence[str]
+    """The layers that keep their width, and why."""
     residual: str
     transfer: str
     speed: Sequence[Mapping[str, Any]]
@@ -195,6 +197,7 @@ def _facts(folder: Path, result: dict[str, Any]) -> RunFacts:
         after=_side(result["after"], score),
         target=_pick(result["target"], "metric", "value", "low", "high")
         | _known(result["target"], "at_most"),
+        fixed=result.get("fixed") or [],
         conditions=result["target"].get("conditions"),
         timed="timed" in result,
         speed=[_speed(row) for row in result["speed"]],

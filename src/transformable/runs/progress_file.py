@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -107,6 +107,11 @@ class ProgressFile(Progress):
         self._note = text
         self._shown.note(text)
 
+    def close(self) -> None:
+        """Write the last count, unless nothing was begun."""
+        if self._stage:
+            self._write()
+
     def _write(self) -> None:
         self._written = time.monotonic()
         ProgressRecord(
@@ -125,8 +130,8 @@ def progress_kept(run: Run | None, shown: Progress) -> Iterator[Progress]:
     if run is None:
         yield shown
         return
-    with end_recorded(run.folder):
-        yield ProgressFile(run.folder, shown)
+    with end_recorded(run.folder), closing(ProgressFile(run.folder, shown)) as progress:
+        yield progress
 
 
 @contextmanager

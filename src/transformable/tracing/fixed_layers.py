@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-__all__ = ["like_reasons"]
+__all__ = ["describe_fixed", "like_reasons"]
 
 
 def like_reasons(fixed: Mapping[str, str]) -> list[tuple[list[str], str]]:
@@ -18,3 +18,16 @@ def like_reasons(fixed: Mapping[str, str]) -> list[tuple[list[str], str]]:
         layers.setdefault(re.sub(r"'[^']*'|\d+", "", reason), []).append(name)
     groups = sorted(layers.values(), key=len, reverse=True)
     return [(names, fixed[names[0]]) for names in groups]
+
+
+def describe_fixed(fixed: Mapping[str, str]) -> list[str]:
+    """A line for each kind of reason.
+
+    >>> describe_fixed({"a": "'mix' is odd", "b.0": "'add_0' is new", "b.1": "'add_1' is new"})
+    ["b.0 and 1 more keep their width: 'add_0' is new", "a keeps its width: 'mix' is odd"]
+    """
+    lines = []
+    for (first, *others), reason in like_reasons(fixed):
+        more = f" and {len(others)} more keep their" if others else " keeps its"
+        lines.append(f"{first}{more} width: {reason}")
+    return lines
