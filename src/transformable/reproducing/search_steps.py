@@ -43,18 +43,21 @@ def measure_search_steps(
     """
     # not forked: a forked process would begin with the memory of this one
     context = multiprocessing.get_context("spawn")
-    pipes = []
+    pipes, processes = [], []
     for select in selects:
         ours, theirs = context.Pipe()
         own = replace(settings, select=select, force=True)
         arguments = (theirs, own, device, model, torch.get_num_threads())
-        context.Process(target=_step_when_asked, args=arguments, daemon=True).start()
+        process = context.Process(target=_step_when_asked, args=arguments, daemon=True)
+        process.start()
         theirs.close()
         pipes.append(ours)
+        processes.append(process)
     # the first step is not counted
     rounds = [[_ask(*each) for each in zip(pipes, selects, strict=True)] for _ in range(steps + 1)]
-    for pipe in pipes:
+    for pipe, process in zip(pipes, processes, strict=True):
         pipe.close()
+        process.join()
     found = []
     for select, taken in zip(selects, zip(*rounds[1:], strict=True), strict=True):
         seconds, processor, memory = zip(*taken, strict=True)
