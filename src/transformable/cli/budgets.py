@@ -7,7 +7,7 @@ from pathlib import Path
 from lightning_fabric import Fabric
 from torch import nn
 
-from ..costing.budget import Budget, Limit, limit_of
+from ..costing.budget import Budget, Limit, OutOfReachError, limit_of
 from ..costing.latency import Latency
 from ..data import Info
 from ..launch import is_first_process
@@ -72,10 +72,10 @@ class BudgetMaker:
         """The budget of an amount such as 0.5, 20M or 3ms."""
         try:
             return self._make(amount)
-        except ValueError as error:
+        except OutOfReachError as error:
             if self.options.divisor != "auto":
                 raise
-            raise ValueError(
+            raise OutOfReachError(
                 f"{error}; --divisor auto chose the widths: a smaller --divisor has more of them"
             ) from None
 

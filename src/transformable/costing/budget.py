@@ -17,7 +17,15 @@ from .latency import Latency
 from .possible_masks import PossibleMasks
 from .terms import Term, count_terms
 
-__all__ = ["BandError", "Budget", "Limit", "describe_cost", "in_units", "limit_of"]
+__all__ = [
+    "BandError",
+    "Budget",
+    "Limit",
+    "OutOfReachError",
+    "describe_cost",
+    "in_units",
+    "limit_of",
+]
 
 NAMES = {"macs": "MACs", "params": "parameters"}
 SUFFIXES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
@@ -41,6 +49,10 @@ def describe_cost(metric: Metric, *costs: float) -> str:
     if metric == "latency":
         return " to ".join(f"{cost / 1e6:.4g}" for cost in costs) + " ms"
     return " to ".join(f"{cost:,.0f}" for cost in costs) + f" {NAMES[metric]}"
+
+
+class OutOfReachError(ValueError):
+    """No shape of the network can have what is asked for; other candidate sizes may reach it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,10 +127,11 @@ class Budget(Limit):
             raise ValueError(f"tolerance must be above 0 and below 1, not {tolerance}")
         full, least, most, value = _asked(amount, space, metric, latency)
         if space.smallest == space.largest and value != full:
-            raise ValueError(f"nothing in this network may change: {_why_nothing(space)}")
+            why = _why_nothing(space)
+            raise OutOfReachError(f"nothing in this network may change: {why}")
         if not least <= value <= most:
             can = "take about" if latency else "have"
-            raise ValueError(
+            raise OutOfReachError(
                 f"a budget of {amount} is {describe_cost(metric, value)}, and this network can "
                 f"{can} {describe_cost(metric, least, most)} ({least / full:.3f} to "
                 f"{most / full:.3f})" + _how_to_reach_lower(space) * (value < least)
