@@ -17,11 +17,12 @@ KINDS = ["dense", "sparse"]
 
 
 def make_mix(kind: str, channels: int) -> tuple[ChannelMatrix, list[Tensor]]:
-    """A matrix with its leaves; in the sparse one some values share a place."""
+    """A matrix with its leaves; in the sparse one some values share a place, and two columns are
+    empty."""
     shift = torch.randn(channels, dtype=torch.float64, requires_grad=True)
     width = {"dense": channels, "sparse": 4}[kind]
     values = torch.randn(channels, width, dtype=torch.float64, requires_grad=True)
-    columns = torch.randint(channels, (channels, 4)) if kind == "sparse" else None
+    columns = torch.randint(channels - 2, (channels, 4)) if kind == "sparse" else None
     return ChannelMatrix(values, shift, columns), [values, shift]
 
 
@@ -121,15 +122,58 @@ def test_which_layers_are_expanding(layer: nn.Module, expected: bool) -> None:
 def test_every_way_through_a_layer_is_the_same(way: str, kind: str) -> None:
     torch.manual_seed(0)
     layer, norm, reference = layer_and_norms(1)
-    mix, _ = make_mix(kind, 10)
+    mix, leaves = make_mix(kind, 10)
     mixed = MixedLayer(layer, norm).train(way != "eval")
     mixed.relu = True
     reference.train(way != "eval")
     size = {"few pixels": 1, "eval": 4, "merged": 4}[way]
+    x = torch.randn(2, 3, size, size, dtype=torch.float64, requires_grad=True)
+    assert merges(x, layer, norm, mix) == (way == "merged")
+    expected, ours = F.relu(literal(x, layer, reference, mix)), mixed(x, mix)
+    torch.testing.assert_close(ours, expected, rtol=1e-9, atol=1e-9)
+    upstream, parameters = torch.randn_like(expected), [x, layer.weight, *leaves]
+    mine, other = (torch.autograd.grad(y, parameters, upstream) for y in (ours, expected))
+    for one, two in zip(mine, other, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-9)
+
+
+def test_with_few_pixels_only_a_dense_matrix_is_merged() -> None:
+    layer, norm, _ = layer_and_norms(1)
+    x = torch.randn(3, 3, 2, 2, dtype=torch.float64)
+    assert [merges(x, layer, norm, make_mix(kind, 10)[0]) for kind in KINDS] == [True, False]
+
+
+@pytest.mark.parametrize("memory", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("shifted", [False, True])
+def test_a_sparse_mix_and_its_gradients(shifted: bool, memory: torch.memory_format) -> None:
+    torch.manual_seed(0)
+    mix, [values, shift] = make_mix("sparse", 10)
+    x = torch.randn(3, 10, 4, 5, dtype=torch.float64).contiguous(memory_format=memory)
+    leaves = [x.requires_grad_(), values, shift] if shifted else [x.requires_grad_(), values]
+    mix = mix if shifted else mix._replace(shift=None)
+    ours = sparse_mix(x, mix)
+    other = F.conv2d(x, mix.matrix()[:, :, None, None], mix.shift)
+    torch.testing.assert_close(ours, other, rtol=1e-12, atol=1e-12)
+    upstream = torch.randn_like(other)
+    mine, right = (torch.autograd.grad(y, leaves, upstream) for y in (ours, other))
+    for one, two in zip(mine, right, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [2, 8])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_gradients_stay_in_channels_last_memory(stride: int, size: int, kind: str) -> None:
+    """With few pixels and with many. One in another layout makes every later step slow."""
+    torch.manual_seed(0)
+    layer, norm, _ = layer_and_norms(stride)
+    mix, _ = make_mix(kind, 10)
     x = torch.randn(2, 3, size, size, dtype=torch.float64)
-    assert merges(x, layer, norm) == (way == "merged")
-    expected = F.relu(literal(x, layer, reference, mix))
-    torch.testing.assert_close(mixed(x, mix), expected, rtol=1e-9, atol=1e-9)
+    x = x.contiguous(memory_format=torch.channels_last).requires_grad_()
+    y = MixedLayer(layer, norm)(x, mix)
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    [grad] = torch.autograd.grad(y.square().sum(), x)
+    assert grad.is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize("align", ["pool", "linear"])

@@ -173,6 +173,9 @@ class AddWeighted(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         weight_grad = None
         if total_grad is not None:
+            if x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last):
+                # once for all depths, which pass it on; that of a mean has another layout
+                total_grad = total_grad.contiguous(memory_format=torch.channels_last)
             if ctx.needs_input_grad[0]:
                 if x_grad is None:
                     x_grad = total_grad * weight

@@ -45,7 +45,7 @@ class MixedLayer(nn.Module):
 
     def _mixed(self, x: Tensor, mix: ChannelMatrix, present: Tensor | None) -> Tensor:
         # with a diagonal matrix a plain batch norm is as fast
-        if self.expanding and mix.values.ndim == 2 and merges(x, self.layer, self.norm):
+        if self.expanding and mix.values.ndim == 2 and merges(x, self.layer, self.norm, mix):
             return pointwise_norm_mix(x, self.layer, self.norm, mix, relu=self.relu)
         x = self.layer(x) if present is None else call_with_present_inputs(self.layer, x, present)
         mix = _in_type_of(x, mix)
