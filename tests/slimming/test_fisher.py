@@ -83,3 +83,19 @@ def test_outputs_that_are_not_finite_are_blamed_on_the_training() -> None:
         ValueError, match=r"\(the teacher\) are not finite; train it with a lower lr \(train.lr\)$"
     ):
         fisher_importance(network, space, [torch.ones(2, 3, 1, 1)])
+
+
+def test_frozen_parameters_are_measured_all_the_same() -> None:
+    torch.manual_seed(0)
+    net = TwoBlocks()
+    randomise(net).eval()
+    space = tas.Space.trace(net, (3, 5, 5))
+    batches = [torch.randn(6, 3, 5, 5)]
+    expected = fisher_importance(net, space, batches)
+    for frozen in (net.stem, net):
+        frozen.requires_grad_(False)
+        found = fisher_importance(net, space, batches)
+        assert {name: row.tolist() for name, row in found.items()} == {
+            name: row.tolist() for name, row in expected.items()
+        }
+    assert not any(parameter.requires_grad for parameter in net.parameters())

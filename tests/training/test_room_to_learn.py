@@ -10,7 +10,7 @@ from transformable.searching.search import with_trained_network
 from transformable.settings import Distilling, Searching
 from transformable.training.devices import make_fabric
 from transformable.training.distill import with_teacher
-from transformable.training.room_to_learn import room_to_learn
+from transformable.training.room_to_learn import looks_trained, room_to_learn
 from transformable.training.step_size import filter_size
 
 FABRIC = make_fabric("cpu")
@@ -22,11 +22,19 @@ class Teacher(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.conv, self.bn = nn.Conv2d(1, 4, 1), nn.BatchNorm2d(4)
+        nn.init.constant_(self.conv.weight, 0.7)  # filters of a size that decides the steps
 
     def forward(self, x: Tensor) -> Tensor:
         classes = torch.arange(4, device=x.device)
         logits: Tensor = -(x[:, 0, 0, :1] - classes).square() + 0 * self.bn(self.conv(x)).mean()
         return logits
+
+
+class AlwaysZero(nn.Module):
+    """Names the class 0 for every image."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.eye(4)[:1].repeat(len(x), 1)
 
 
 def data(wrong: int, count: int = 200) -> Dataset:
@@ -57,6 +65,23 @@ def test_what_follows_for_a_student_and_for_a_search(
     assert student.kd_lambda == pytest.approx(weight)
     search = with_trained_network(Searching(), teacher, images, FABRIC)
     assert search.lr == student.lr  # one schedule
+
+
+def test_a_network_without_norms_has_no_larger_steps() -> None:
+    teacher, images = Teacher(), data(24)
+    teacher.bn = nn.Identity()  # type: ignore[assignment]
+    assert room_to_learn(teacher, images, FABRIC) == 1
+    assert with_teacher(Distilling(), teacher, images, FABRIC).lr == 0.0015
+
+
+def test_a_network_looks_trained_that_is_far_from_naming_one_class() -> None:
+    assert looks_trained(Teacher(), data(60), FABRIC)  # 70 % right, and 25 % of each class
+    assert not looks_trained(Teacher(), data(80), FABRIC)  # 60 %
+    labels = torch.arange(200) % 4 * (torch.arange(200) >= 150)
+    images = torch.rand(200, 1, 2, 2), labels
+    named = from_tensors(images, images, validation=0)
+    # 75 % + a fourth of the rest are right because one class is frequent
+    assert not looks_trained(AlwaysZero(), named, FABRIC)
 
 
 def test_what_is_given_stays() -> None:

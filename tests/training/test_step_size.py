@@ -66,7 +66,7 @@ def test_the_memory_format_does_not_count(seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("net", "lr"),
-    [(network(norm=False), 0.005), (network(100.0), 0.05), (network(0.001), 0.0005)],
+    [(network(norm=False), 0.0015), (network(100.0), 0.05), (network(0.001), 0.0005)],
     ids=["no norms", "very large", "very small"],
 )
 def test_bounds(net: nn.Module, lr: float) -> None:

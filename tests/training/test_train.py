@@ -425,7 +425,7 @@ def test_a_learning_rate_that_was_chosen_is_named(dataset: Dataset) -> None:
 
 def test_nothing_to_train(dataset: Dataset) -> None:
     frozen = tiny().requires_grad_(False)
-    with pytest.raises(ValueError, match="no parameters to train"):
+    with pytest.raises(ValueError, match=r"to train; call model.requires_grad_\(True\)"):
         train(frozen, dataset, SETTINGS)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import tyro
 
-from ..presets import PRESETS
+from ..presets import MANY, PRESETS
 from ..settings import Distilling, Searching, Training
 from ..spelling import nearest
 from . import options, pruning_options, query_options, reproducing_options
@@ -76,16 +76,33 @@ def _with_preset(base: Any, name: str, data: str) -> Any:
     preset = {str(known): settings for known, settings in PRESETS.items()}.get(name)
     if preset is None:
         raise ValueError(f"unknown preset {name!r}; use one of {', '.join(PRESETS)}")
+    images = _training_images(data)
     if isinstance(base, PruningOptions):
-        teacher, search, student = preset.teacher(data), preset.search(data), preset.student(data)
-        return replace(base, train=teacher, search=search, student=student)
+        return replace(
+            base,
+            train=preset.teacher(data, images),
+            search=preset.search(data, images),
+            student=preset.student(data, images),
+        )
     if isinstance(base, Search):
         base = replace(base, pretrain_epochs=preset.pretrain_epochs)
     parts = ((Searching, preset.search), (Distilling, preset.student), (Training, preset.training))
     for part, settings in parts:
         if isinstance(base, part):
-            return replace(base, **vars(settings(data)))
+            return replace(base, **vars(settings(data, images)))
     return base
+
+
+def _training_images(data: str) -> int:
+    """The number of training images by which a preset chooses epochs and batches."""
+    if not data.startswith(("npz:", "folder:")):
+        return MANY
+    from ..data import training_images  # imports torch, which a user's own data need anyway
+
+    # what cannot be read is refused by the command, in its own words
+    with contextlib.suppress(ValueError, OSError):
+        return training_images(data)
+    return MANY
 
 
 def _expanded(options: Any, base: Any) -> Any:
@@ -116,7 +133,9 @@ def _one_line(box: str, kind: Any, arguments: list[str]) -> str:
         general = ("config", "json", "debug")  # every command has these: name them last
         known = sorted((n for n in option_names(kind) if n != "run"), key=general.__contains__)
         given = token.partition("=")[0].lstrip("-")
-        same = OTHER_NAMES.get(given, "")
+        # tas prune has sections: its --search-epochs, or --search.epochs, is --epochs in tas search
+        own = re.sub(rf"^{kind.__name__.lower()}[-.]", "", given)
+        same = OTHER_NAMES.get(given, own)
         hint = f"did you mean '{same}'?" if same in known else nearest(given, known)
         return f"unknown option {token!r}; " + hint.replace(" '", " '--")
     if text.rstrip() == "Unrecognized options:":  # what is behind the = of a switch: nothing
@@ -130,7 +149,9 @@ def _one_line(box: str, kind: Any, arguments: list[str]) -> str:
     if found := re.search(
         r"parsing (--\S+): Could not find valid parse for arguments: \[(.*?)\]", text
     ):
-        hint = "; separate them by spaces" if "," in found[2].replace(", ", " ") else ""
+        # a long line is broken behind a comma too: each value has quotes around it
+        values = re.findall("'(.*?)'", found[2])
+        hint = "; separate them by spaces" if any("," in value for value in values) else ""
         return f"{found[1]} must be numbers, not {found[2]}{hint}"
     if found := re.match(r"Error parsing (--\S+): could not convert string to float: (.*)", text):
         return f"{found[1]} must be a number, not {found[2]}"

@@ -65,6 +65,10 @@ class ProgressBar(Progress):
     def note(self, text: str) -> None:
         self._bar.update(self._task, note=text)
 
+    def warn(self, text: str) -> None:
+        line = f"tas: warning: {text}"
+        self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
 
 class ProgressLines(Progress):
     """A line on stderr from time to time, for a log file."""
@@ -96,6 +100,9 @@ class ProgressLines(Progress):
 
     def note(self, text: str) -> None:
         self._note = text
+
+    def warn(self, text: str) -> None:
+        print(f"tas: warning: {text}", file=sys.stderr, flush=True)
 
     def line(self) -> str:
         """What is being done, how far it is, and how long it will take."""

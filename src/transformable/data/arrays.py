@@ -14,7 +14,7 @@ from torch import Tensor
 from .dataset import Dataset, Info
 from .tensors import count_classes, from_tensors
 
-__all__ = ["info", "load"]
+__all__ = ["info", "load", "training_images"]
 
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
 
@@ -37,6 +37,11 @@ def info(path: Path) -> Info:
         num_classes=num_classes,
         classes=tuple(str(label) for label in range(num_classes)),
     )
+
+
+def training_images(path: Path) -> int:
+    with _open(path) as archive:
+        return next(iter(_shape(archive, "x_train")), 0)
 
 
 def load(path: Path, *, validation: float, seed: int) -> Dataset:

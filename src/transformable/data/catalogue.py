@@ -14,7 +14,7 @@ from .dataset import Dataset, Info
 from .photos import SIZE
 from .tensors import Values, per_channel
 
-__all__ = ["info", "load"]
+__all__ = ["info", "load", "training_images"]
 
 _KNOWN = ("digits", "cifar10", "cifar100", "folder:PATH", "npz:PATH")
 
@@ -34,6 +34,20 @@ def info(spec: str, data_dir: str | Path | None = None, *, image_size: int | Non
     if kind == "npz":
         return arrays.info(Path(argument).expanduser())
     return cifar.info(kind, cifar.image_size(argument))
+
+
+def training_images(spec: str) -> int:
+    """About how many training images a dataset has, held-out ones among them; no pixel is read.
+
+    >>> training_images("digits"), training_images("cifar10:16")
+    (1438, 50000)
+    """
+    kind, argument = _parse(spec)
+    if kind == "folder":
+        return folder.training_images(Path(argument).expanduser())
+    if kind == "npz":
+        return arrays.training_images(Path(argument).expanduser())
+    return digits.TRAINING_IMAGES if kind == "digits" else cifar.TRAINING_IMAGES
 
 
 def load(

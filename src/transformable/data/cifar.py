@@ -17,9 +17,10 @@ from .dataset import Dataset, Info
 from .download import check, fetch
 from .tensors import from_tensors
 
-__all__ = ["SETS", "image_size", "info", "load"]
+__all__ = ["SETS", "TRAINING_IMAGES", "image_size", "info", "load"]
 
 SIZE = 32
+TRAINING_IMAGES = 50_000
 _PIXELS = 3 * SIZE * SIZE
 
 

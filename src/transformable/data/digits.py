@@ -10,7 +10,9 @@ from .dataset import Dataset, Info
 from .stratify import stratified
 from .tensors import from_tensors
 
-__all__ = ["info", "load"]
+__all__ = ["TRAINING_IMAGES", "info", "load"]
+
+TRAINING_IMAGES = 1438
 
 
 def info() -> Info:

@@ -25,8 +25,9 @@ from .photos import SIZE, SUFFIXES, DamagedPhotoError, decode, evaluation_view, 
 from .stratify import stratified
 from .workers import ignore_stop_signals, loaded
 
-__all__ = ["PhotoSplit", "info", "load"]
+__all__ = ["PhotoSplit", "info", "load", "training_images"]
 
+TEST_SHARE = 0.2  # of a folder that has no folder val
 PREFETCHED = 2  # batches that each worker decodes ahead
 DECODED = (
     4  # photos before their views are cut: what follows is quicker when it is repeated at once
@@ -185,6 +186,12 @@ def info(path: Path, size: int = SIZE) -> Info:
     )
 
 
+def training_images(path: Path) -> int:
+    root = _training_folder(path)
+    photos = len(_scan(root, _classes(root), workers=0, size=SIZE))
+    return photos if root != path else round((1 - TEST_SHARE) * photos)
+
+
 def load(path: Path, *, validation: float, seed: int, workers: int, size: int = SIZE) -> Dataset:
     if workers < 0:
         raise ValueError(f"workers must be 0 or more, not {workers}")
@@ -197,7 +204,7 @@ def load(path: Path, *, validation: float, seed: int, workers: int, size: int = 
             raise ValueError(f"class folder {str(root / name)!r} holds no images")
     if root == path:
         # the same for every seed: a network of another seed must not have seen the test images
-        rest, part = stratified(whole.labels, 0.2, seed=0)
+        rest, part = stratified(whole.labels, TEST_SHARE, seed=0)
         whole, test = whole.subset(rest), whole.subset(part)
     else:
         test = _scan(path / "val", about.classes, workers, size)

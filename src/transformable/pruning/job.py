@@ -17,7 +17,7 @@ from ..searching.search import images_of
 from ..settings import Distilling, Searching, Training, plain_values
 from ..slimming.slim import check_same_network
 from ..tracing.space import Space
-from ..training.checks import check_task
+from ..training.checks import check_task, trainable
 from ..training.session import Session
 from ..training.train import check_steps
 
@@ -104,6 +104,7 @@ class PruningJob:
         """Refuse what cannot be done before anything is computed."""
         info = self.dataset.info
         check_task(self.model, self.dataset)
+        trainable(self.model.parameters())
         check_same_network(self.model, self.space)
         if self.space.input_shape != info.input_shape:
             raise ValueError(

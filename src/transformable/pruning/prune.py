@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import json
+import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from ..tracing.space import Space
 from ..training.checks import check_model, check_outputs, check_settings, in_order_for
 from ..training.devices import make_fabric
 from ..training.processes import from_first, measured_by_first
+from ..training.room_to_learn import looks_trained
 from ..training.session import Session, check_seed
 from .conclude import conclude
 from .job import PruningJob
@@ -154,12 +156,18 @@ def prune(
     check_outputs(model, data.info, data.task)
     data = in_order_for(data, model)
     name = data.info.name
-    preset = PRESETS["quick"]
+    preset, images = PRESETS["quick"], len(data.train) + len(data.validation)
     space = space or Space.trace(model, data.info.input_shape)
     fabric = fabric or make_fabric()
     if fabric.world_size > 1 and not torch.distributed.is_initialized():
         raise ValueError(
             f"the fabric has {fabric.world_size} devices and is not launched: call fabric.launch()"
+        )
+    if not trained and looks_trained(copy.deepcopy(model), data, fabric):
+        warnings.warn(
+            "the model looks trained, and is trained anew from its weights at a learning rate for "
+            "fresh ones; use trained=True to prune it as it is",
+            stacklevel=2,
         )
     if metric == "latency" and latency is None:
         here = conditions_here("torch", 1, 1, fabric.device)
@@ -173,9 +181,9 @@ def prune(
         budget=Budget.of(budget, space, metric=metric, tolerance=tolerance, latency=latency),
         method=load_method(method) if isinstance(method, str) else method,
         method_name=method if isinstance(method, str) else getattr(method, "__name__", "own"),
-        training=training or preset.teacher(name),
-        searching=searching or preset.search(name),
-        distilling=distilling or preset.student(name),
+        training=training or preset.teacher(name, images),
+        searching=searching or preset.search(name, images),
+        distilling=distilling or preset.student(name, images),
         blueprint=Blueprint(
             model=None,
             num_classes=data.info.num_classes,

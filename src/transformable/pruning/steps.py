@@ -20,6 +20,7 @@ from ..layers import in_mode, initialise
 from ..methods import Context, MethodResult
 from ..networks.blueprint import Blueprint
 from ..networks.weights import load_weights
+from ..report.chance import chance_remark
 from ..runs.run_folder import Run
 from ..searching.search import with_trained_network
 from ..shape import Shape
@@ -38,6 +39,8 @@ RECALIBRATED = 2048  # training images that set the batch norm statistics of a p
 TEACHER = TrainingName(what="the training of the unpruned network", section="train.")
 SEARCH = TrainingName(what="the search", section="search.")
 STUDENT = TrainingName(what="the training of the small network", section="student.")
+GIVEN = "Was it trained on such images, normalised in the same way (--mean, --std)?"
+TRAINED = "It may need a lower learning rate (--train.lr) or more epochs (--train.epochs)."
 SPENT = ("passes", "epochs_before")
 
 __all__ = ["apply_method", "blueprint_of", "train_student", "train_teacher"]
@@ -65,6 +68,9 @@ def train_teacher(job: PruningJob, session: Session, *, wait: bool = False) -> d
     if folder is not None:
         _load_weights(job.model, folder, session)
     job.model.eval()
+    classes = job.dataset.info.num_classes
+    if words := chance_remark(scores.get("accuracy"), scores["n"], classes):
+        session.progress.warn(f"the unpruned network: {words} {GIVEN if job.trained else TRAINED}")
     return scores
 
 

@@ -16,6 +16,9 @@ class Progress:
     def note(self, text: str) -> None:
         """Something to know about the work."""
 
+    def warn(self, text: str) -> None:
+        """Something that whoever waits for the result should read now."""
+
 
 class Titled(Progress):
     """Reports one part of a job, with its title as a prefix."""
@@ -23,6 +26,7 @@ class Titled(Progress):
     def __init__(self, title: str, progress: Progress) -> None:
         self._title, self._progress = title, progress
         self.advance, self.note = progress.advance, progress.note  # type: ignore[method-assign]
+        self.warn = progress.warn  # type: ignore[method-assign]
 
     def start(self, what: str, total: int, done: int) -> None:
         self._progress.start(f"{self._title}: {what}", total, done)

@@ -107,6 +107,9 @@ class ProgressFile(Progress):
         self._note = text
         self._shown.note(text)
 
+    def warn(self, text: str) -> None:
+        self._shown.warn(text)
+
     def close(self) -> None:
         """Write the last count, unless nothing was begun."""
         if self._stage:

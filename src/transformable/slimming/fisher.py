@@ -33,7 +33,8 @@ def fisher_importance(
     the loss of a network has next to no gradient left.
     """
     task = task or Classification()
-    groups, model = ChannelGroups(space), copy.deepcopy(model).eval()
+    # a copy, of which no parameter is frozen: gradients have to reach every channel
+    groups, model = ChannelGroups(space), copy.deepcopy(model).eval().requires_grad_()
     outputs: dict[int, list[Tensor]] = defaultdict(list)
     axes: dict[int, int] = {}
     normed = {layer.outputs for layer in space.layers if layer.kind == "norm"}

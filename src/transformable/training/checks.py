@@ -1,6 +1,7 @@
 """Checks before any training: the network fits the images and the task of the dataset."""
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ __all__ = [
     "check_teacher",
     "check_weights",
     "in_order_for",
+    "trainable",
     "try_out",
 ]
 
@@ -104,6 +106,21 @@ def check_outputs(model: nn.Module, info: Info, task: Task | None = None) -> Non
             + SIGNALS * signals
         ) from error
     (task or Classification()).check_output(output, info.name, info.num_classes)
+
+
+def trainable(parameters: Iterable[nn.Parameter]) -> list[nn.Parameter]:
+    """The parameters that are not frozen; a ValueError if there are none.
+
+    >>> trainable(nn.Linear(2, 1).requires_grad_(False).parameters())
+    Traceback (most recent call last):
+    ValueError: the model has no parameters to train; call model.requires_grad_(True)
+    """
+    parameters = [*parameters]
+    found = [parameter for parameter in parameters if parameter.requires_grad]
+    if not found:
+        frozen = "; call model.requires_grad_(True)" if parameters else ""
+        raise ValueError(f"the model has no parameters to train{frozen}")
+    return found
 
 
 def check_weights(model: nn.Module) -> None:

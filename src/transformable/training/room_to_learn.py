@@ -1,4 +1,4 @@
-"""How much a trained network still gets wrong, which is room for what is trained from it."""
+"""How much a network gets right: what it still gets wrong is room for what is trained from it."""
 
 from lightning_fabric import Fabric
 from torch import nn
@@ -7,7 +7,7 @@ from ..data import Dataset
 from .calibration import BATCH, sample_images
 from .evaluate import evaluate
 
-__all__ = ["room_to_learn"]
+__all__ = ["looks_trained", "room_to_learn"]
 
 SAMPLE = 512  # training images
 MANY = 0.12  # of them; docs/results.md says how it was found
@@ -23,6 +23,21 @@ def room_to_learn(network: nn.Module, dataset: Dataset, fabric: Fabric) -> float
     """
     if "accuracy" not in dataset.task.scores:
         return 0.0
+    wrong = 1 - _accuracy_on_sample(network, dataset, fabric)
+    return round(LEVELS * min(1.0, wrong / MANY)) / LEVELS
+
+
+def looks_trained(network: nn.Module, dataset: Dataset, fabric: Fabric) -> bool:
+    """Whether a network gets far more training images right than by always naming one class: more
+    than half of those that are left then."""
+    if "accuracy" not in dataset.task.scores:
+        return False
+    labels = dataset.train.labels
+    most_frequent = float(labels.bincount().max()) / len(labels)
+    return _accuracy_on_sample(network, dataset, fabric) > (1 + most_frequent) / 2
+
+
+def _accuracy_on_sample(network: nn.Module, dataset: Dataset, fabric: Fabric) -> float:
     sample = sample_images(dataset.train, SAMPLE, 0)
     scores = evaluate(network, sample, batch_size=BATCH, fabric=fabric, task=dataset.task)
-    return round(LEVELS * min(1.0, (1 - scores["accuracy"]) / MANY)) / LEVELS
+    return scores["accuracy"]

@@ -13,7 +13,7 @@ __all__ = ["filter_size", "how_chosen", "with_learning_rate"]
 
 RATE = 0.0235  # for filters of size 1; docs/results.md says how it was found
 LOWEST, HIGHEST = 0.0005, 0.05
-WITHOUT_NORMS = 0.005
+WITHOUT_NORMS = 0.0015
 FRESH = 0.1
 WITH_ROOM = 3.0  # times as large, for a network that has not learnt its training images by heart
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -41,7 +41,9 @@ def with_learning_rate(
     if network is None:
         return replace(settings, lr=FRESH)
     size = filter_size(network)
-    lr = WITHOUT_NORMS if size is None else min(HIGHEST, max(LOWEST, RATE * size))
+    if size is None:  # without norms, three times the steps take a network apart
+        return replace(settings, lr=WITHOUT_NORMS)
+    lr = min(HIGHEST, max(LOWEST, RATE * size))
     return replace(settings, lr=lr * (1 + (WITH_ROOM - 1) * room))
 
 

@@ -17,7 +17,14 @@ from ..seeds import generator
 from ..settings import Training
 from ..task import Objective, Task
 from .checkpoints import Checkpointer, LoopState
-from .checks import check_model, check_settings, check_weights, in_order_for, try_out
+from .checks import (
+    check_model,
+    check_settings,
+    check_weights,
+    in_order_for,
+    trainable,
+    try_out,
+)
 from .devices import sum_over_processes
 from .epoch_log import EpochLog, Row
 from .evaluate import evaluate
@@ -226,11 +233,8 @@ def check_steps(split: Split, batch_size: int, world: int) -> int:
 
 def make_sgd(parameters: Iterable[nn.Parameter], settings: Training) -> torch.optim.SGD:
     """SGD over the parameters that are not frozen."""
-    parameters = [p for p in parameters if p.requires_grad]
-    if not parameters:
-        raise ValueError("the model has no parameters to train")
     return torch.optim.SGD(
-        parameters,
+        trainable(parameters),
         lr=settings.lr,
         momentum=settings.momentum,
         nesterov=settings.nesterov and settings.momentum > 0,
