@@ -93,3 +93,12 @@ def test_one_line_and_2(
     assert err.count("\n") == 1, err
     assert words in err
     assert sorted(folder.rglob("*")) == before
+
+
+def test_numbers_with_commas_on_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for columns in range(76, 84):  # some of which break the line behind the comma
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert main(["search", "--ratios", "0.25,0.5"]) == 2
+        assert "separate them by spaces" in capsys.readouterr().err, columns

@@ -196,7 +196,10 @@ def test_the_default_run_folder(here: Path, capsys: pytest.CaptureFixture[str]) 
         (["evaluate", "nowhere"], "nowhere is not a run folder: it has no config.toml"),
         (["evaluate", "x", "--weights", "w.pt"], "has its own weights; leave out --weights"),
         (["evaluate", "--model", "resnet20", "--weights", "w.pt"], "w.pt does not exist"),
-        (["evaluate", "--model", "resnet20", "--weights", "tiny.npz"], "damaged or not a torch"),
+        (
+            ["evaluate", "--model", "resnet20", "--weights", "tiny.npz"],
+            "is of a kind that is not taken",
+        ),
         (["evaluate", "--model", "resnet20", "--weights", "evil.pt"], "would import posix.system"),
         (["evaluate", "--model", "resnet20", "--weights", "other.pt"], "has no stem"),
     ],

@@ -72,6 +72,35 @@ def test_many_runs(
     assert "about 1,024 MiB" in shown
 
 
+A_FILE = "cannot write to run folder {}: it, or a folder around it, is a file"
+
+
+@pytest.mark.parametrize(
+    ("command", "out", "told"),
+    [
+        ("search", "file", A_FILE.format("file")),
+        ("prune", "file", A_FILE.format("file")),
+        ("prune --budget=0.3,0.5", "file", A_FILE.format("file")),
+        ("prune", "file/run", A_FILE.format("file/run")),
+        ("compare", ".", "folder . has files but no config.toml, so it is not a run folder"),
+        ("sweep", ".", "folder . has files but no config.toml, so it is not a run folder"),
+    ],
+)
+def test_a_folder_that_the_run_would_refuse(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    out: str,
+    told: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    assert main([*command.split(), *SHORT, "--dry-run", f"--out={out}"]) == 2
+    assert f"{told}; choose another --out" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_a_comparison_says_how_long_it_will_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -314,6 +314,7 @@ def test_a_sweep_is_a_front(folder: Path, capsys: pytest.CaptureFixture[str]) ->
     page = (folder / "s" / "report.html").read_text()
     assert "0.4" in page
     assert "0.6" in page
+    assert "share one search" not in page
 
 
 def test_several_budgets_share_one_search(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -329,6 +330,10 @@ def test_several_budgets_share_one_search(folder: Path, capsys: pytest.CaptureFi
         assert not (search / "steps.csv").exists()
         page = (folder / "p" / f"tas-{budget}-seed0" / "init+kd" / "report.html").read_text()
         assert "<script>" in page  # that of the probabilities of the search
+        made = (folder / "p" / f"tas-{budget}-seed0" / "init+kd" / "summary.md").read_text()
+        assert "\nMade by `tas prune --budget=0.5,0.8 " in made
+    assert run_status(folder / "p")["command"] == "prune"
+    assert "share one search" in (folder / "p" / "results.md").read_text()
     assert (folder / "p" / "report.html").exists()
     # the search is in a folder of its own, with all its steps: two epochs of 7 batches
     steps = (folder / "p" / "tas-0.5_0.8-seed0" / "steps.csv").read_text().splitlines()

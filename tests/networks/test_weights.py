@@ -77,6 +77,15 @@ def test_what_does_not_match_is_named(tmp_path: Path, net: nn.Module) -> None:
     assert refusal({**state, **many}) == "it has unknown extra0, extra1, extra2 and 2 more"
 
 
+@pytest.mark.parametrize("name", ["net.py", "model.onnx", "model.npz"])
+def test_a_file_of_another_kind(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"\x08\x08\x12\x07pytorch, or any other bytes")
+    with pytest.raises(
+        ValueError, match=rf"{name} is of a kind that is not taken as weights; give"
+    ):
+        read_weights(tmp_path / name)
+
+
 class Evil:
     def __reduce__(self) -> tuple[object, tuple[str]]:
         import os

@@ -92,6 +92,7 @@ def test_means_and_spread_by_hand() -> None:
         "train_seconds": 180.0,
         "cost_range": [4900000, 5100000],
         "measured": False,
+        "shared_search": False,
     }
 
 
@@ -164,6 +165,10 @@ def test_the_whole_text() -> None:
         "\n"
         "Passes: how often every training image went forward and backward through a network that "
         "learns, in the search and in the training together; forward alone is a third of a pass.\n"
+        "\n"
+        "Latency: that of a network relative to the unpruned one's, which was timed in turn with "
+        "it, times the median of the unpruned one's over all runs; the report of a run has the "
+        "times as they were measured.\n"
         "\n"
         "Made by `tas compare --seeds 3`. Each method and the training of its small network had 45 "
         "passes over the training images together, or those in its row where a method leaves none "
@@ -353,6 +358,31 @@ def test_budgets_and_transfers_are_told_apart() -> None:
 # the page
 
 BAD = "<img src=x onerror=alert(1)> & \"'"
+
+
+def test_budgets_of_one_search_say_what_their_passes_and_seconds_are() -> None:
+    counted = {"0.3": 4.0, "0.5": 3.625, "0.7": 3.375}
+    rows = [run("tas", 0.8, budget=b, train_passes=n) for b, n in counted.items()]
+    facts = {"passes": None, "epochs": 4, "kind": "sweep"}
+    told = "The budgets share one search: the passes of each include those of the search down to it"
+    trained = "Every small network was trained for 3.4 to 4 passes over the training images: its 4"
+    for shared in (True, False):
+        own = [row | {"shared_search": shared} for row in rows]
+        for text in (
+            comparison_markdown(own, about(**facts)),
+            comparison_page(own, about(**facts)),
+        ):
+            assert (told in text) == shared
+            assert trained in text
+    whole = "Every small network was trained for 4 epochs. Measured"
+    for found in ({"train_passes": 4}, {}):  # older comparisons do not know it
+        assert whole in comparison_markdown([run("tas", 0.8, **found)], about(**facts))
+
+
+def test_latencies_say_that_they_are_not_as_measured() -> None:
+    told = "the report of a run has the times as they were measured"
+    assert told in comparison_markdown([run("tas", 0.8)], about())
+    assert told not in comparison_markdown([run("tas", 0.8, latency_ms=None)], about())
 
 
 def test_every_method_is_on_a_page_that_needs_nothing_else() -> None:

@@ -47,6 +47,8 @@ CASES: list[Case] = [
     *_for(("prune",), "--transfer x", "--transfer must be one of init, init+kd, kd, none"),
     *_for(("search", "prune"), "--residual x", "--residual must be one of pad, project, tied"),
     *_for(("search",), "--teacher x", "did you mean '--weights'?"),
+    *_for(("search",), "--search-epochs 1", "did you mean '--epochs'?"),
+    *_for(("search",), "--search.lr 1", "did you mean '--lr'?"),
     # datasets
     *_for(("train", "search", "prune", "compare", "sweep", "cost"), "--data digitz", "digits"),
     *_for(("train", "prune", "cost"), "--data npz:none.npz", "'none.npz' does not exist"),
@@ -94,9 +96,14 @@ CASES: list[Case] = [
     # weights and shapes
     *_for(("train", "search"), "--weights none.pt", "none.pt does not exist"),
     *_for(("train", "search"), "--weights evil.pt", "it would import posix.system"),
-    *_for(("train", "search"), "--weights tiny.npz", "damaged or not"),
+    *_for(("train", "search"), "--weights tiny.npz", "is of a kind that is not taken"),
+    *_for(("train", "search"), "--weights nets.py", "give a .safetensors or a torch file"),
     *_for(("train", "search"), "--weights other.pt", "is not for this network"),
-    *_for(("train", "search"), "--weights empty", "has no trained network"),
+    *_for(
+        ("train", "search"),
+        "--weights empty",
+        "empty is not a run folder: it has no config.toml; give",
+    ),
     *_for(("prune", "compare", "sweep"), "--teacher none.pt", "none.pt does not exist"),
     *_for(("prune", "compare", "sweep"), "--teacher evil.pt", "it would import posix.system"),
     *_for(("train", "search"), "--new-head", "give --weights"),
@@ -122,6 +129,7 @@ CASES: list[Case] = [
     *_for(("search", "prune", "compare"), "--at-most macs", "macs"),
     *_for(("search", "prune", "compare"), "--divisor x", "divisor"),
     *_for(("search", "prune", "compare"), "--ratios 0.5,1.0", "separate them by spaces"),
+    *_for(("search", "prune", "compare"), "--ratios 0.25 0.5 2", "add 1 to (0.25, 0.5, 2.0)"),
     *_for(("search", "prune", "compare"), "--ratios 0", "ratios"),
     *_for(("search", "prune", "compare"), "--leaf nobody", "no module 'nobody'"),
     ("prune --method nobody", "nobody"),

@@ -48,6 +48,7 @@ def test_options_of_the_space() -> None:
         ({"ratios": (0.5, 0)}, r"ratios must be above 0, not \(0.5, 0\)"),
         ({"ratios": ()}, "ratios must be above 0"),
         ({"ratios": (float("nan"),)}, "ratios must be above 0"),
+        ({"ratios": (0.25, 2.0)}, r"ratios above 1 need 1 beside them.*: add 1 to \(0.25, 2.0\)"),
         ({"divisor": 1.5}, "divisor must be a whole number of at least 1, not 1.5"),
         ({"divisor": 0}, "divisor must be a whole number of at least 1, not 0"),
         ({"depth_step": 0}, "depth_step must be a whole number of at least 1, not 0"),

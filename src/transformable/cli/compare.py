@@ -27,7 +27,7 @@ from ..pruning.dry_run import estimate_job
 from ..pruning.steps import train_teacher
 from ..report.formatting import counted, duration
 from ..runs.progress_file import ProgressFile, end_recorded
-from ..runs.run_folder import Run
+from ..runs.run_folder import Run, check_folder
 from ..searching.derive import check_possible
 from ..training.devices import devices_in_turn
 from ..training.interrupts import Interrupted
@@ -38,7 +38,7 @@ from .jobs import make_job, make_session
 from .options import MAY_DIFFER
 from .outcome import Outcome, parts_rows
 from .progress_bar import LINE_SECONDS, progress_bar
-from .pruning_options import Compare, TrialOptions, split
+from .pruning_options import Compare, Sweep, TrialOptions, split
 from .results_table import COMPARISON_FILES, results_table, unequal_passes
 from .sources import refuse_other_network, sources_file, warn_of_other_sources
 
@@ -47,7 +47,6 @@ __all__ = [
     "checked_sources",
     "compare",
     "dry_run",
-    "execute_trial",
     "live_table",
     "plan_comparison",
     "print_trial",
@@ -55,6 +54,7 @@ __all__ = [
     "say_how_long",
     "side_by_side",
     "train_shared_teacher",
+    "trial_work",
 ]
 
 
@@ -79,7 +79,7 @@ def run_comparison(
         say_how_long(options, comparison)
         run.start(files)
         train_shared_teacher(options, comparison, run)
-        run_what_is_left(execute_trial, options, comparison)
+        run_what_is_left(trial_work(comparison), options, comparison)
         return CompareOutcome.of(options, comparison.conclude(comparison.rows()))
 
 
@@ -118,6 +118,7 @@ def side_by_side(options: Any, jobs: int) -> list[Any]:
 
 def dry_run(options: TrialOptions, comparison: Comparison) -> Outcome:
     """How long a comparison would take, and how much memory each of its processes."""
+    check_folder(comparison.folder)
     result = _estimate(options, comparison)
     return CompareDryRunOutcome(title=f"{options.model} on {options.data}", result=result)
 
@@ -168,11 +169,16 @@ class CompareDryRunOutcome(Outcome):
         )
 
 
-def execute_trial(options: TrialOptions, trial: Trial, folder: Path) -> None:
+def trial_work(comparison: Comparison) -> Work:
+    """What runs one trial of a comparison in a process of its own."""
+    return partial(execute_trial, command=comparison.facts["command"])
+
+
+def execute_trial(options: TrialOptions, trial: Trial, folder: Path, command: str = "") -> None:
     """Run one trial in its own process; ``folder`` is that of the trial."""
     out = folder.parent
     session = replace(make_session(options), seed=trial.seed)
-    job = make_job(options, out, trial)
+    job = make_job(options, out, trial, command)
     load_weights(job.model, out / "teacher" / "model.safetensors")
     job.model.eval()
     run_trial(job, options.transfers(), out / "teacher", folder, session)
@@ -207,7 +213,7 @@ def plan_comparison(
         metric=options.metric,
         jobs=options.jobs,
         facts={
-            "kind": options.kind(),
+            "kind": "sweep" if isinstance(options, Sweep) else "compare",
             "title": f"{options.model} on {options.data}",
             "command": hide_password(command),
             "targets": {name: target.target() for name, target in targets.items()},

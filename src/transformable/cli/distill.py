@@ -18,7 +18,7 @@ from ..training.distill import distill as distill_network
 from ..training.distill import student_network
 from ..training.session import Session
 from ..training.train import check_steps
-from .given_weights import load_trained, note_other_images
+from .given_weights import load_trained, note_other_images, unpruned_folder
 from .jobs import (
     blueprint_of,
     load_data_and_model,
@@ -78,7 +78,8 @@ def _teacher(options: Distill, model: nn.Module, info: Info) -> nn.Module | None
         return model
     if Path(options.teacher).is_dir():
         folder = Path(options.teacher)
-        folder = folder / "teacher" if (folder / "teacher").is_dir() else folder
+        if (folder / "teacher").is_dir() or not (folder / "student").is_dir():  # but of a trial
+            folder = unpruned_folder(folder, options)
         named = Blueprint.read(network_folder(folder)).model == absolute_spec(options.model)
         return load(folder, trust=options.trust or named)
     teacher = build_for_dataset(options.model, info)

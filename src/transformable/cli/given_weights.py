@@ -13,7 +13,7 @@ from ..runs.run_folder import SETTINGS, check_version, other_inputs, read_settin
 from .options import RunOptions
 from .places import absolute_spec, names_a_dataset
 
-__all__ = ["check_given", "load_trained", "note_other_images"]
+__all__ = ["check_given", "load_trained", "note_other_images", "unpruned_folder"]
 
 
 def check_given(folder: Path, options: RunOptions) -> None:
@@ -34,12 +34,7 @@ def load_trained(model: nn.Module, options: RunOptions, given: str, new_head: bo
     if not path.is_dir():
         _load(model, path, new_head)
         return
-    if (path / "teacher").is_dir():
-        path = path / "teacher"
-    if (path / "pretrained").is_dir():  # a search that trained the network itself
-        path = path / "pretrained"
-    if not (path / "model.safetensors").is_file():
-        raise ValueError(f"run {given} has no trained network; run its command again to continue")
+    path = unpruned_folder(path, options)
     check_version(path)
     try:
         _load(model, path / "model.safetensors", new_head)
@@ -50,6 +45,34 @@ def load_trained(model: nn.Module, options: RunOptions, given: str, new_head: bo
         if "--new-head" in str(error):  # only the last layer does not fit
             why += ", or --new-head to start the last layer afresh"
         raise ValueError(f"run {given} {why}") from error
+
+
+def unpruned_folder(given: Path, options: RunOptions) -> Path:
+    """The folder with the trained, unpruned network of a run: its own, or one inside it."""
+    folder = given
+    for inner in ("teacher", "pretrained"):  # of a job; of a search that trained the network itself
+        folder = folder / inner if (folder / inner).is_dir() else folder
+    if (folder / "model.safetensors").is_file():
+        return folder
+    if not (folder / SETTINGS).is_file():
+        raise ValueError(
+            f"folder {given} is not a run folder: it has no {SETTINGS}; give the folder of a run, "
+            "or a weights file"
+        )
+    settings = read_settings(folder)
+    weights = settings.get("weights")
+    if settings.get("command") == "search" and weights and not settings.get("new_head"):
+        option = "--teacher" if hasattr(options, "teacher") else "--weights"
+        raise ValueError(
+            f"run {given} is a search that took its weights from {weights} and keeps no trained "
+            f"network itself; use {option} {weights}"
+        )
+    if (folder / "result.json").is_file():
+        raise ValueError(
+            f"run {given} is finished and has no trained, unpruned network; give the run or the "
+            "weights file that it was made from"
+        )
+    raise ValueError(f"run {given} has no trained network; run its command again to continue")
 
 
 def _made_otherwise(folder: Path, options: RunOptions) -> str:

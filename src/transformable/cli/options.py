@@ -246,7 +246,8 @@ class Distill(RunOptions, Distilling):
     shape: File = None
     """JSON file with the shape of the small network."""
     teacher: Text = None
-    """The trained, unpruned network: a run folder, or a weights file for --model."""
+    """The trained, unpruned network: the run folder of tas train or prune, or a weights file for
+    --model."""
     trust: bool = False
     """Run the path.py:factory that the teacher's folder names, if it is not --model: only for a
     folder whose author you trust."""

@@ -16,7 +16,7 @@ from ..pruning.prune import run_job
 from ..report import write_report
 from ..report.chance import accuracy_remarks
 from ..report.formatting import amount, band_text, duration, passes
-from ..runs.run_folder import Run
+from ..runs.run_folder import Run, check_folder
 from ..training.session import Session
 from .compare import CompareOutcome, run_comparison
 from .jobs import make_job, make_session, run_once, started
@@ -53,6 +53,7 @@ def prune(options: Prune, command: str) -> Outcome | None:
 
 
 def _dry_run(options: Prune, folder: Path) -> Outcome:
+    check_folder(folder)
     session = make_session(options)
     trial = Trial(method=options.method, budget=options.budget, seed=options.seed)
     job = make_job(options, folder, trial)

@@ -233,8 +233,11 @@ class _SeveralBudgets(Sweep):
     """A sweep whose small networks are each trained for the epochs of their settings, as that of a
     single budget is."""
 
+    # the command: folders of before name tas sweep
+    may_grow: ClassVar[frozenset[str]] = Sweep.may_grow | {"command"}
+
     def kind(self) -> str:
-        return "sweep"
+        return "prune"
 
     def all_passes(self) -> None:
         return None

@@ -17,7 +17,7 @@ from ..networks.weights import load_weights
 from ..presets import quick
 from ..report.formatting import amount, band_text, duration
 from ..report.search_remark import search_remark
-from ..runs.run_folder import Run
+from ..runs.run_folder import Run, check_folder
 from ..searching.derive import check_possible
 from ..searching.dry_run import search_phases
 from ..searching.search import Searched, images_of
@@ -49,10 +49,12 @@ __all__ = ["search"]
 def search(options: Search, command: str) -> Outcome | None:
     """Search in a run folder; None in all processes but the first."""
     session = make_session(options)
+    prefix = f"search-{options.budget}-"
     if options.dry_run:
+        check_folder(options.folder(prefix))
         return _dry_run(options, session)
     work = partial(_search, options, session)
-    result = run_once(options, session, f"search-{options.budget}-", work)
+    result = run_once(options, session, prefix, work)
     return None if result is None else SearchOutcome.of(options, result)
 
 

@@ -18,7 +18,7 @@ from ..runs.progress_file import end_recorded
 from ..runs.run_folder import Run as RunFolder
 from ..runs.run_folder import read_json
 from ..settings import Training
-from .compare import execute_trial, plan_comparison, run_what_is_left, train_shared_teacher
+from .compare import plan_comparison, run_what_is_left, train_shared_teacher, trial_work
 from .jobs import load_data_and_model, make_session
 from .options import MAY_DIFFER, Train
 from .pruning_options import Compare
@@ -98,7 +98,7 @@ class StudyRuns:
             run.start()
             self._train_teacher(run)
             for trials, comparison in self.comparisons:
-                run_what_is_left(execute_trial, trials, comparison)
+                run_what_is_left(trial_work(comparison), trials, comparison)
             if self.study.published:
                 run_what_is_left(execute_published, self._published_options(), self.published)
             self._conclude()

@@ -13,7 +13,6 @@ from .compare import (
     CompareOutcome,
     checked_sources,
     dry_run,
-    execute_trial,
     live_table,
     plan_comparison,
     print_trial,
@@ -21,6 +20,7 @@ from .compare import (
     say_how_long,
     side_by_side,
     train_shared_teacher,
+    trial_work,
 )
 from .given_weights import check_given
 from .options import MAY_DIFFER
@@ -79,7 +79,7 @@ def _run_shared(options: Sweep, queue: SharedQueue, comparison: Comparison) -> N
 
             each = side_by_side(options, comparison.jobs)
             while True:
-                comparison.run(execute_trial, each, queue.take, finished, tick)
+                comparison.run(trial_work(comparison), each, queue.take, finished, tick)
                 if not queue.unfinished():
                     break
                 time.sleep(1.0)

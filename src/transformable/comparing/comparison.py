@@ -70,6 +70,8 @@ class Comparison:
             "cost": after.get(self.metric),
             "measured": result.get("measured"),
             "passes": sum(passes.values()) if passes else None,
+            "train_passes": passes.get("student"),
+            "shared_search": result.get("folders", {}).get("search", "").startswith("../../"),
             "latency_ms": after.get("latency_ms"),
             "teacher_latency_ms": before.get("latency_ms"),
             "search_seconds": seconds.get("search"),

@@ -93,7 +93,7 @@ def _start(work: Work, options: Any, out: Path, jobs: int, trial: Trial) -> Base
     Logs(out, trial).set_failure(None)
     # forked from a server that has done nothing but import: quick, and no threads are lost
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([work.__module__])
+    context.set_forkserver_preload([getattr(work, "func", work).__module__])  # also of a partial
     arguments = (work, options, out, jobs, trial)
     process = context.Process(target=_run_process, args=arguments, name=trial.name)
     process.start()

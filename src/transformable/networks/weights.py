@@ -16,6 +16,8 @@ from ..atomic_files import CHECKSUM, weights_checksum
 
 __all__ = ["load_weights", "read_weights"]
 
+OTHER_KINDS = {".h5", ".json", ".npy", ".npz", ".onnx", ".pb", ".pt2", ".py", ".tflite", ".toml"}
+"""Endings of files that are not torch's, so that theirs is no damage."""
 COUNTER = "num_batches_tracked"
 PARALLEL = "module."
 # from torchvision's names of a ResNet to those of tas.models; the layers are the same
@@ -39,6 +41,11 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
         raise ValueError(f"weights file {path} does not exist")
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
+    if path.suffix.lower() in OTHER_KINDS:
+        raise ValueError(
+            f"weights file {path} is of a kind that is not taken as weights; give a .safetensors "
+            "or a torch file with a state dict (.pt, .pth)"
+        )
     _check_records(path)
     return _state_dict(path, _read_torch(path))
 

@@ -13,7 +13,7 @@ from .comparison_table import (
     results_table,
 )
 from .conclusions import budget_text, conclusions
-from .formatting import MISSING, count, milliseconds, percent
+from .formatting import MISSING, count, milliseconds, passes, percent
 from .rendering import render
 from .scatter_plot import COLOURS, MARKERS, Point, Reference, ScatterPlot
 
@@ -87,12 +87,12 @@ def _common(rows: Sequence[Row], facts: Mapping[str, Any]) -> dict[str, Any]:
         "footnotes": footnotes(entries, facts),
         "differences": differences_table(entries),
         "about_differences": DIFFERENCES,
-        "conditions": _conditions(facts),
+        "conditions": _conditions(rows, facts),
         "failures": failures(rows),
     }
 
 
-def _conditions(facts: Mapping[str, Any]) -> str:
+def _conditions(rows: Sequence[Row], facts: Mapping[str, Any]) -> str:
     """How long the networks were trained, and on which machine, as far as that is known."""
     about, parts = facts["environment"], []
     if about.get("cpu"):
@@ -103,11 +103,23 @@ def _conditions(facts: Mapping[str, Any]) -> str:
         parts.append(f"torch {about['torch']}")
     measured = f" Measured on {', '.join(parts)}." if parts else ""
     if facts.get("passes") is None:
-        return f"Every small network was trained for {facts['epochs']} epochs.{measured}"
+        return f"Every small network was trained for {_training(rows, facts['epochs'])}.{measured}"
     return (
         f"Each method and the training of its small network had {facts['passes']} passes over the "
         f"training images together, or those in its row where a method leaves none for the "
         f"training.{measured}"
+    )
+
+
+def _training(rows: Sequence[Row], epochs: int) -> str:
+    """The epochs of a training; where it goes on in the middle of one, its passes."""
+    known = [row["train_passes"] for row in rows if row.get("train_passes") is not None]
+    if {*known} <= {epochs}:
+        return f"{epochs} epochs"
+    ends = dict.fromkeys((passes(min(known)), passes(max(known))))
+    return (
+        f"{' to '.join(ends)} passes over the training images: its {epochs} epochs go on where the "
+        "search stopped for it, in the middle of one"
     )
 
 

@@ -99,6 +99,7 @@ def average(group: Sequence[Row]) -> Entry:
         "accuracy_std": stdev(accuracies) if len(accuracies) > 1 else None,
         "cost_range": [min(costs), max(costs)] if costs else None,
         "measured": any(row["measured"] for row in done),
+        "shared_search": any(row.get("shared_search") for row in done),
     }
 
 

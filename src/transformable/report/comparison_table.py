@@ -34,6 +34,16 @@ PASSES = (
     "Passes: how often every training image went forward and backward through a network that "
     "learns, in the search and in the training together; forward alone is a third of a pass."
 )
+SHARED = (
+    "The budgets share one search: the passes of each include those of the search down to it, so "
+    "they do not add up; the search has its whole time at the budget that was run first, and at "
+    "the others only what they added."
+)
+LATENCY = (
+    "Latency: that of a network relative to the unpruned one's, which was timed in turn with it, "
+    "times the median of the unpruned one's over all runs; the report of a run has the times as "
+    "they were measured."
+)
 DIFFERENCES = (
     "The mean over the seeds that both have, in points, ± its standard error. A difference is "
     "clear when it is beyond two standard errors."
@@ -149,6 +159,10 @@ def footnotes(entries: Sequence[Entry], facts: Mapping[str, Any]) -> list[str]:
         notes.insert(0, "± is the sample standard deviation over n seeds.")
     if any(entry["passes"] is not None for entry in entries):
         notes.append(PASSES)
+    if any(entry["shared_search"] for entry in entries):
+        notes.append(SHARED)
+    if any(entry["latency_ms"] is not None for entry in entries):
+        notes.append(LATENCY)
     if facts.get("given"):
         notes.append(GIVEN)
     return notes

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SETTINGS",
     "Run",
+    "check_folder",
     "check_version",
     "first_difference",
     "flat_settings",
@@ -92,11 +93,8 @@ class Run:
                     f"run folder {self.folder} belongs to another config: {difference}; "
                     "choose another --out"
                 )
-        elif any(e.name != LOCK and not is_leftover(e) for e in self.folder.iterdir()):
-            raise ValueError(
-                f"folder {self.folder} has files but no {SETTINGS}, so it is not a run folder; "
-                "choose another --out"
-            )
+        else:
+            check_folder(self.folder)
 
     def start(
         self,
@@ -218,6 +216,23 @@ class Run:
             write_whole(self.folder / name, content)
         except OSError as error:
             raise ValueError(f"cannot write {self.folder / name}: {error.strerror}") from error
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a place where no run folder can be; nothing is written."""
+    first = next(path for path in (folder, *folder.parents) if path.exists())
+    if not first.is_dir():
+        raise ValueError(
+            f"cannot write to run folder {folder}: it, or a folder around it, is a file; choose "
+            "another --out"
+        )
+    if first != folder or (folder / SETTINGS).exists():
+        return
+    if any(e.name != LOCK and not is_leftover(e) for e in folder.iterdir()):
+        raise ValueError(
+            f"folder {folder} has files but no {SETTINGS}, so it is not a run folder; "
+            "choose another --out"
+        )
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

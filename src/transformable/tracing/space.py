@@ -274,6 +274,11 @@ def _check_options(
             raise ValueError(f"{name} must be one of {names}, not {choice!r}")
     if not ratios or not all(0 < ratio < 1000 for ratio in ratios):
         raise ValueError(f"ratios must be above 0, not {tuple(ratios)}")
+    if max(ratios) > 1 and 1 not in ratios:
+        raise ValueError(
+            "ratios above 1 need 1 beside them, the width that the network has: add 1 to "
+            f"{tuple(ratios)}"
+        )
     for name, value in (("divisor", divisor), ("depth_step", depth_step)):
         if type(value) is not int or value < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, not {value}")
