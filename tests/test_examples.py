@@ -54,7 +54,7 @@ def test_a_task_of_ones_own_beside_uniform(
 def test_a_notebook_cell_by_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     quick = PRESETS["quick"]
-    short = quick._replace(search=lambda data: replace(quick.search(data), epochs=1))
+    short = quick._replace(search=lambda *data: replace(quick.search(*data), epochs=1))
     monkeypatch.setitem(PRESETS, "quick", short)
     notebook = json.loads((EXAMPLES / "prune.ipynb").read_text())
     # fewer epochs than a reader would want

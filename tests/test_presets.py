@@ -12,7 +12,7 @@ import transformable as tas
 from transformable.cli.options import Search
 from transformable.cli.parsing import parse
 from transformable.cli.pruning_options import Prune
-from transformable.data import training_images
+from transformable.data.catalogue import training_images
 from transformable.presets import FEW, PRESETS
 from transformable.pruning import prune as pruning
 from transformable.pruning.job import PruningJob

@@ -165,7 +165,7 @@ def test_another_config_in_the_same_folder_is_refused(
     short = [option for option in OPTIONS if not option.startswith("--batch-size")]
     monkeypatch.chdir(folder)
     assert main([*short, "--out=whole"]) == 2
-    assert "train.batch_size is 16 there and 64 here" in capsys.readouterr().err
+    assert "train.batch_size is 16 there and 32 here" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("without_onnx")

@@ -97,7 +97,9 @@ def _training_images(data: str) -> int:
     """The number of training images by which a preset chooses epochs and batches."""
     if not data.startswith(("npz:", "folder:")):
         return MANY
-    from ..data import training_images  # imports torch, which a user's own data need anyway
+    from ..data.catalogue import (
+        training_images,
+    )  # imports torch, which a user's own data need anyway
 
     # what cannot be read is refused by the command, in its own words
     with contextlib.suppress(ValueError, OSError):

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..extras import is_installed
-from ..runs.run_folder import first_difference, flat_settings
+from ..runs.compare_settings import first_difference, flat_settings
 from .trials import Trial
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Datasets: one tensor in memory, or photo folders and users' own datasets with workers."""
 
-from .catalogue import info, load, training_images
+from .catalogue import info, load
 from .dataset import Dataset, Info, Split
 from .given import Data, as_dataset
 from .items import from_datasets
@@ -19,5 +19,4 @@ __all__ = [
     "info",
     "load",
     "stratified",
-    "training_images",
 ]

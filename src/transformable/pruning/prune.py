@@ -23,9 +23,10 @@ from ..methods import Method, load_method
 from ..networks.blueprint import Blueprint
 from ..own_task import OwnObjective, OwnScore, own_task
 from ..presets import PRESETS
+from ..runs.compare_settings import first_difference
 from ..runs.progress import Progress
 from ..runs.progress_file import progress_kept
-from ..runs.run_folder import SETTINGS, Run, first_difference, read_settings
+from ..runs.run_folder import SETTINGS, Run, read_settings
 from ..settings import Distilling, Metric, Searching, Training
 from ..shape import Shape
 from ..timing.table_file import conditions_here, find_latency
@@ -81,6 +82,12 @@ def run_job(job: PruningJob, session: Session) -> Pruned:
     Steps that the run folder of the session has finished are not done again.
     """
     job.check(session)
+    if not job.trained and looks_trained(job.model, job.dataset, session.fabric):
+        warnings.warn(
+            "the model looks trained, and is trained anew from its weights at a learning rate for "
+            "fresh ones; use trained=True to prune it as it is",
+            stacklevel=3,
+        )
     if session.run is not None:
         session.run.start(inputs={"images": job.dataset.fingerprint})
     before = train_teacher(job, session)
@@ -162,12 +169,6 @@ def prune(
     if fabric.world_size > 1 and not torch.distributed.is_initialized():
         raise ValueError(
             f"the fabric has {fabric.world_size} devices and is not launched: call fabric.launch()"
-        )
-    if not trained and looks_trained(copy.deepcopy(model), data, fabric):
-        warnings.warn(
-            "the model looks trained, and is trained anew from its weights at a learning rate for "
-            "fresh ones; use trained=True to prune it as it is",
-            stacklevel=2,
         )
     if metric == "latency" and latency is None:
         here = conditions_here("torch", 1, 1, fabric.device)

@@ -9,7 +9,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from ..runs.run_folder import flat_settings
+from ..runs.compare_settings import flat_settings
 from .chance import accuracy_remarks
 from .search_remark import search_remark
 
